@@ -1,0 +1,2 @@
+// Package console owns the admin web console.
+package console

@@ -1,0 +1,2 @@
+// Package appview owns the garden.herbarium.* queries: skeleton, hydration, rules and pure row-to-view functions.
+package appview

@@ -1,0 +1,2 @@
+// Package config owns typed, documented configuration: pure Load, redacted printing with the source of each value.
+package config
