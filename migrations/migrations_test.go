@@ -1,0 +1,104 @@
+package migrations_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"herbarium.garden/migrations"
+	"herbarium.garden/migrations/dbtest"
+)
+
+func TestSavepointUndoesOnlyItsPart(t *testing.T) {
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		failed := errors.New("this part fails")
+		err := db.Tx(t.Context(), func(tx *gorm.DB) error {
+			insert := func(name string) error {
+				return tx.Exec("INSERT INTO settings (name, value) VALUES (?, ?)", name, []byte("v")).Error
+			}
+			require.NoError(t, migrations.Savepoint(tx, func() error { return insert("kept") }))
+			require.ErrorIs(t, migrations.Savepoint(tx, func() error {
+				require.NoError(t, insert("undone"))
+				return failed
+			}), failed)
+			// A failed statement aborts a Postgres transaction unless a savepoint holds it.
+			require.ErrorIs(t, migrations.Savepoint(tx, func() error { return insert("kept") }), gorm.ErrDuplicatedKey)
+			return insert("last")
+		})
+		require.NoError(t, err)
+		var names []string
+		require.NoError(t, db.Read.WithContext(t.Context()).Raw("SELECT name FROM settings ORDER BY name").Scan(&names).Error)
+		require.Equal(t, []string{"kept", "last"}, names)
+	})
+}
+
+func TestReadSideOfSQLiteRefusesWrites(t *testing.T) {
+	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
+	err := db.Read.WithContext(t.Context()).Exec("INSERT INTO settings (name, value) VALUES ('a', x'00')").Error
+	require.ErrorContains(t, err, "readonly")
+	var journal string
+	var synchronous int
+	require.NoError(t, db.Write.WithContext(t.Context()).Raw("PRAGMA journal_mode").Scan(&journal).Error)
+	require.NoError(t, db.Write.WithContext(t.Context()).Raw("PRAGMA synchronous").Scan(&synchronous).Error)
+	require.Equal(t, "wal", journal)
+	require.Equal(t, 2, synchronous, "2 is FULL: an acknowledged write survives power loss")
+}
+
+func TestPathWithReservedCharacters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hb # ? %41", "a.db")
+	db, err := migrations.Open(t.Context(), migrations.PDS, "sqlite:"+path)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	_, err = os.Stat(path)
+	require.NoError(t, err)
+}
+
+// The two dialects of a database must not drift apart: same tables, same columns.
+func TestDialectsHaveTheSameColumns(t *testing.T) {
+	for _, database := range []migrations.Database{migrations.PDS, migrations.Appview} {
+		t.Run(string(database), func(t *testing.T) {
+			columns := func(dialect migrations.Dialect, query string) []string {
+				var out []string
+				require.NoError(t, dbtest.Open(t, database, dialect).Read.WithContext(t.Context()).Raw(query).Scan(&out).Error)
+				require.NotEmpty(t, out)
+				return out
+			}
+			lite := columns(migrations.SQLite, `SELECT m.name || '.' || c.name FROM sqlite_schema m, pragma_table_info(m.name) c
+				WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' AND m.name NOT LIKE 'goose_%' AND m.name NOT LIKE '%fts%' ORDER BY 1`)
+			post := columns(migrations.Postgres, `SELECT table_name || '.' || column_name FROM information_schema.columns
+				WHERE table_schema = 'public' AND table_name NOT LIKE 'goose_%' AND table_name NOT LIKE '%fts%' ORDER BY (table_name || '.' || column_name) COLLATE "C"`)
+			require.Equal(t, strings.Join(lite, "\n"), strings.Join(post, "\n"))
+		})
+	}
+}
+
+func TestStatusNamesEachMigration(t *testing.T) {
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		steps, err := db.Status(t.Context())
+		require.NoError(t, err)
+		require.NotEmpty(t, steps)
+		for _, step := range steps {
+			require.True(t, step.Applied, step.Name)
+		}
+	})
+}
+
+func TestConnectionStringIsNeverRepeated(t *testing.T) {
+	_, err := migrations.Open(t.Context(), migrations.PDS, "postgres://user:hunter2@[bad")
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
+// modernc.org/sqlite is validated with exactly one version of modernc.org/libc;
+// go.mod replaces what minimal version selection would take.
+func TestLibcIsTheOneSQLiteWasBuiltWith(t *testing.T) {
+	raw, err := os.ReadFile("../go.mod")
+	require.NoError(t, err)
+	require.Contains(t, string(raw), "replace modernc.org/libc => modernc.org/libc v1.80.1")
+	require.Contains(t, string(raw), "modernc.org/sqlite v1.62.0", "a new modernc.org/sqlite names its own libc: update both")
+}
