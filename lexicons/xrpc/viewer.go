@@ -58,4 +58,5 @@ const (
 	AccessToken         // needs an access token of an account hosted here
 	RefreshToken        // needs a refresh token
 	AdminOnly           // needs Basic admin
+	OwnGate             // the handler asks for a credential of its own kind (the console and its sign-in session)
 )
