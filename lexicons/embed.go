@@ -1,0 +1,10 @@
+package lexicons
+
+import "embed"
+
+// schemas holds every lexicon file of this folder. The directories are named
+// without a pattern, so that a schema file added anywhere under them is
+// embedded without a change here; go:embed leaves out dot and underscore files.
+//
+//go:embed click com garden
+var schemas embed.FS
