@@ -1,0 +1,63 @@
+# Every way to build, run and test Herbarium. `make help` lists them.
+
+# One set of build flags for development, tests and CI: each other set has a
+# cold build cache of its own. Release builds add -trimpath.
+export CGO_ENABLED := 0
+export HERBARIUM_TOOLS ?= $(HOME)/.cache/herbarium/tools
+
+CLIENTS := cmd/herbarium/testdata/clients
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+.PHONY: help build run demo release deps tools clients test lint test-go test-long race fuzz soak bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
+
+build: ## build bin/herbarium
+	go build -ldflags '-X main.version=$(VERSION)' -o bin/herbarium ./cmd/herbarium
+
+run: build ## build, then serve on 127.0.0.1:2583 with everything in ./data
+	./bin/herbarium serve
+
+demo: build ## run the demo against the instance that `make run` started
+	./bin/herbarium demo
+
+release: ## a stripped static binary without paths
+	go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/herbarium ./cmd/herbarium
+
+deps: tools clients ## install what the tests need: Debian packages, Go tools, npm packages
+tools:
+	./deploy/deps.sh
+clients: $(CLIENTS)/node_modules/.installed
+$(CLIENTS)/node_modules/.installed: $(CLIENTS)/package-lock.json | tools
+	cd $(CLIENTS) && npm ci --no-audit --no-fund
+	@touch $@
+
+test: deps lint test-go ## all that must hold before a change lands (CI runs this)
+
+lint: tools
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	@! grep -q '"resolved"' $(CLIENTS)/package-lock.json || { echo "$(CLIENTS)/package-lock.json names download addresses"; exit 1; }
+	$(HERBARIUM_TOOLS)/golangci-lint run ./...
+
+# Two packages at a time: each may start a Postgres, and the machine may be small.
+test-go: deps
+	$(HERBARIUM_TOOLS)/gotestsum --format pkgname-and-test-fails -- -p 2 -timeout 9m ./...
+
+test-long: race fuzz soak bench ## the race detector, fuzzing, soak and scale: before an issue closes
+
+race: deps
+	CGO_ENABLED=1 go test -race -p 2 -timeout 40m ./...
+
+FUZZTIME ?= 60s
+fuzz: deps
+	./deploy/fuzz.sh $(FUZZTIME)
+
+soak: deps
+	HERBARIUM_SOAK=1 go test -run '^TestSoak' -count 1 -timeout 60m -v ./cmd/herbarium
+
+bench: ## creates per second at repo sizes 100, 1,000, 10,000 and 50,000
+	go test -run '^$$' -bench '^BenchmarkCreateBySize' -benchtime 1x -timeout 60m ./pds/repostore
+
+clean: ## remove what was built (never data)
+	rm -rf bin

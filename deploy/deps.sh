@@ -1,0 +1,40 @@
+#!/bin/sh
+# Installs what the tests need and this machine lacks: Debian packages, and Go
+# tools at exact versions into $HERBARIUM_TOOLS, each with its own tested
+# dependencies. Does nothing when all is there.
+set -eu
+tools=${HERBARIUM_TOOLS:-$HOME/.cache/herbarium/tools}
+mkdir -p "$tools"
+
+missing=
+ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
+command -v node >/dev/null || missing="$missing nodejs"
+command -v npm >/dev/null || missing="$missing npm"
+command -v gcc >/dev/null || missing="$missing gcc libc6-dev" # cmd/tap's SQLite, and the race detector
+command -v git >/dev/null || missing="$missing git"
+if [ -n "$missing" ]; then
+	if [ "$(id -u)" -ne 0 ]; then
+		echo "install these Debian packages, then run make again:$missing" >&2
+		exit 1
+	fi
+	apt-get update -qq
+	# shellcheck disable=SC2086 # a list of packages
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
+fi
+
+# tool PACKAGE VERSION CGO: built once per version
+tool() {
+	name=${1##*/}
+	stamp="$tools/.$name@$2"
+	if [ -e "$stamp" ] && [ -x "$tools/$name" ]; then
+		return
+	fi
+	echo "building $name $2"
+	GOBIN="$tools" CGO_ENABLED=$3 go install "$1@$2"
+	touch "$stamp"
+}
+tool gotest.tools/gotestsum v1.13.0 0
+tool github.com/golangci/golangci-lint/v2/cmd/golangci-lint v2.15.0 0
+tool github.com/versity/versitygw/cmd/versitygw v1.8.0 0
+# the version of indigo that go.mod pins
+tool github.com/bluesky-social/indigo/cmd/tap "$(go list -m -f '{{.Version}}' github.com/bluesky-social/indigo)" 1
