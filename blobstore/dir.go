@@ -1,0 +1,275 @@
+package blobstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Dir is a Bucket in a directory: each object is a file, its key the path below
+// the root. Files and directories are for this user only (0600, 0700).
+//
+// An object appears with its whole contents or not at all: it is written without
+// a name, synced, and renamed to its key; then the directory is synced. What does
+// not fit the grammar of keys (dot files, a lost+found with its own rights) is
+// neither listed nor touched.
+type Dir struct {
+	root string
+}
+
+// OpenDir opens the directory, makes it when missing, and removes what a crash
+// left in it.
+func OpenDir(root string) (*Dir, error) {
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("open blob directory %s: %w", root, err)
+	}
+	if err := makeTempDir(abs); err != nil {
+		return nil, fmt.Errorf("open blob directory: %w", err)
+	}
+	return &Dir{root: abs}, nil
+}
+
+// Put implements Bucket. An upload that was spooled on the same file system is
+// given its name and not copied.
+func (d *Dir) Put(ctx context.Context, key string, r io.ReadSeeker, size int64, _ [32]byte) error {
+	path, err := d.path(key)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := d.makeParents(key); err != nil {
+		return fmt.Errorf("put %s: %w", key, err)
+	}
+	if spooled, ok := r.(*tempFile); ok {
+		if err := checkSize(spooled, size); err != nil {
+			return fmt.Errorf("put %s: %w", key, err)
+		}
+		if err := spooled.publish(d.root, path); !errors.Is(err, errors.ErrUnsupported) {
+			return wrapUnlessNil("put "+key, err)
+		}
+	}
+	return wrapUnlessNil("put "+key, d.copyIn(ctx, path, r, size))
+}
+
+// copyIn writes the object from a source that cannot be renamed. The temporary
+// file is made in the root: OpenDir looks there for what a crash left.
+func (d *Dir) copyIn(ctx context.Context, path string, r io.ReadSeeker, size int64) error {
+	f, err := createNamedTemp(d.root)
+	if err != nil {
+		return err
+	}
+	defer f.discard()
+	if err := copyExactly(ctx, f, r, size); err != nil {
+		return err
+	}
+	return f.publish(d.root, path)
+}
+
+// Get implements Bucket.
+func (d *Dir) Get(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	f, size, err := d.open(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	from, to, err := bounds(size, offset, length)
+	if err != nil {
+		_ = f.Close() // nothing was read
+		return nil, fmt.Errorf("get %s: %w", key, err)
+	}
+	return sectionCloser{io.NewSectionReader(f, from, to-from), f}, nil
+}
+
+type sectionCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// OpenSeeker implements SeekOpener; the reader is an *os.File.
+func (d *Dir) OpenSeeker(ctx context.Context, key string) (io.ReadSeekCloser, error) {
+	f, _, err := d.open(ctx, key)
+	if err != nil {
+		return nil, err // not f: a nil *os.File in an interface is not nil
+	}
+	return f, nil
+}
+
+// Stat implements Bucket.
+func (d *Dir) Stat(ctx context.Context, key string) (Object, error) {
+	path, err := d.path(key)
+	if err != nil {
+		return Object{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Object{}, err
+	}
+	info, err := os.Stat(path)
+	if isMissing(err) || err == nil && !info.Mode().IsRegular() {
+		return Object{}, fmt.Errorf("%w: %s", ErrNotFound, key)
+	}
+	if err != nil {
+		return Object{}, fmt.Errorf("stat %s: %w", key, err)
+	}
+	return Object{Key: key, Size: info.Size(), Modified: info.ModTime()}, nil
+}
+
+// Delete implements Bucket. Directories that become empty stay: a Put that runs
+// at the same time may be about to use them.
+func (d *Dir) Delete(ctx context.Context, key string) error {
+	path, err := d.path(key)
+	if err != nil {
+		return err
+	}
+	if _, err := d.Stat(ctx, key); errors.Is(err, ErrNotFound) {
+		return nil // missing, or a directory, which is no object
+	} else if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !isMissing(err) {
+		return fmt.Errorf("delete %s: %w", key, err)
+	}
+	return wrapUnlessNil("delete "+key, syncDir(filepath.Dir(path)))
+}
+
+// List implements Bucket. It reads one directory at a time.
+func (d *Dir) List(ctx context.Context, prefix, after string, fn func(Object) error) error {
+	return d.list(ctx, "", prefix, after, fn)
+}
+
+// list lists the directory whose keys start with base ("" or ending in a slash).
+func (d *Dir) list(ctx context.Context, base, prefix, after string, fn func(Object) error) error {
+	entries, err := os.ReadDir(filepath.Join(d.root, filepath.FromSlash(base)))
+	if isMissing(err) && base != "" {
+		return nil // removed since its parent was read
+	}
+	if err != nil {
+		return fmt.Errorf("list %s: %w", base, err)
+	}
+	// A directory sorts with its slash: "a-b" comes before "a/b".
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(listName(a), listName(b)) })
+	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		key := base + listName(e)
+		switch {
+		case CheckKey(base+e.Name()) != nil:
+		case e.IsDir():
+			// Any key below it starts with key: it has some with the prefix if one
+			// is the beginning of the other, and some after `after` unless all come before.
+			reachable := strings.HasPrefix(key, prefix) || strings.HasPrefix(prefix, key)
+			if reachable && (key > after || strings.HasPrefix(after, key)) {
+				if err := d.list(ctx, key, prefix, after, fn); err != nil {
+					return err
+				}
+			}
+		case e.Type().IsRegular() && strings.HasPrefix(key, prefix) && key > after:
+			info, err := e.Info()
+			if isMissing(err) {
+				continue // deleted meanwhile
+			}
+			if err != nil {
+				return fmt.Errorf("list %s: %w", key, err)
+			}
+			if err := fn(Object{Key: key, Size: info.Size(), Modified: info.ModTime()}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func listName(e fs.DirEntry) string {
+	if e.IsDir() {
+		return e.Name() + "/"
+	}
+	return e.Name()
+}
+
+func (d *Dir) open(ctx context.Context, key string) (*os.File, int64, error) {
+	path, err := d.path(key)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	f, err := os.Open(path)
+	if isMissing(err) {
+		return nil, 0, fmt.Errorf("%w: %s", ErrNotFound, key)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("open %s: %w", key, err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = ErrNotFound
+	}
+	if err != nil {
+		_ = f.Close() // nothing was read
+		return nil, 0, fmt.Errorf("open %s: %w", key, err)
+	}
+	return f, info.Size(), nil
+}
+
+// path is where a key's object lies. CheckKey keeps it below the root.
+func (d *Dir) path(key string) (string, error) {
+	if err := CheckKey(key); err != nil {
+		return "", err
+	}
+	return filepath.Join(d.root, filepath.FromSlash(key)), nil
+}
+
+// makeParents makes the directories of a key, and syncs the parent of each one
+// that it made, so that a crash does not take the directory with the object.
+func (d *Dir) makeParents(key string) error {
+	dir := d.root
+	segments := strings.Split(key, "/")
+	for _, segment := range segments[:len(segments)-1] {
+		parent := dir
+		dir = filepath.Join(dir, segment)
+		switch err := os.Mkdir(dir, 0o700); {
+		case errors.Is(err, fs.ErrExist):
+		case err != nil:
+			return err
+		default:
+			if err := syncDir(parent); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkSize(f *tempFile, size int64) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() != size {
+		return fmt.Errorf("%w: source has %d bytes, not %d", ErrCorrupt, info.Size(), size)
+	}
+	return nil
+}
+
+// isMissing also takes a key below an object ("a/b" where "a" is a file) for missing.
+func isMissing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+func wrapUnlessNil(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,295 @@
+package blobstore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/ipfs/go-cid"
+)
+
+// DefaultLimit is the largest blob that is taken when Config names no limit.
+const DefaultLimit = 100 << 20
+
+// copyBuffer is the memory that one upload or one verification holds.
+const copyBuffer = 64 << 10
+
+// ErrTooLarge is returned by Receive for a body over the limit.
+var ErrTooLarge = errors.New("blobstore: blob too large")
+
+// Config is what a Store is made of.
+type Config struct {
+	// Bucket keeps the objects. Required.
+	Bucket Bucket
+	// SpoolDir is the directory in which uploads are held until their hash is
+	// known; it is created (0700) when missing. On the file system of a Dir
+	// bucket it spares a second copy of every blob. Required.
+	SpoolDir string
+	// Limit is the largest blob in bytes; 0 means DefaultLimit.
+	Limit int64
+}
+
+// Info describes a blob that was received.
+type Info struct {
+	CID      cid.Cid // version 1, raw, SHA-256
+	MimeType string  // see Receive
+	Size     int64   // bytes
+}
+
+// Entry describes a stored blob. CID is undefined for an object below the
+// blobs' prefix whose key is no blob's: something that this package did not put.
+type Entry struct {
+	CID      cid.Cid
+	Key      string
+	Size     int64     // bytes
+	Modified time.Time // when it was last put
+}
+
+// Store keeps blobs by CID. It is safe for concurrent use, and several
+// processes may share one bucket.
+type Store struct {
+	bucket  Bucket
+	spool   string
+	limit   int64
+	buffers sync.Pool // of *[copyBuffer]byte
+}
+
+// New checks the configuration, makes the spool directory and removes what a
+// crash left in it.
+func New(c Config) (*Store, error) {
+	if c.Bucket == nil {
+		return nil, errors.New("blobstore: Config.Bucket is missing")
+	}
+	if c.SpoolDir == "" {
+		return nil, errors.New("blobstore: Config.SpoolDir is missing")
+	}
+	if c.Limit < 0 {
+		return nil, fmt.Errorf("blobstore: Config.Limit is negative: %d", c.Limit)
+	}
+	if c.Limit == 0 {
+		c.Limit = DefaultLimit
+	}
+	if err := makeTempDir(c.SpoolDir); err != nil {
+		return nil, fmt.Errorf("open spool: %w", err)
+	}
+	return &Store{
+		bucket:  c.Bucket,
+		spool:   c.SpoolDir,
+		limit:   c.Limit,
+		buffers: sync.Pool{New: func() any { return new([copyBuffer]byte) }},
+	}, nil
+}
+
+// Limit is the largest blob that Receive takes, in bytes.
+func (s *Store) Limit() int64 { return s.limit }
+
+// Receive reads a blob from r to its end, once, and stores it under its CID.
+// When it returns nil the bytes are durable. A blob that is already stored is
+// not written again.
+//
+// The type in the result is what the first bytes show when they carry the
+// signature of a binary format, because a client's Content-Type is often wrong;
+// otherwise it is declared, the Content-Type as sent but without parameters. An
+// empty or malformed one becomes application/octet-stream. See decideType.
+//
+// An empty body is a valid blob: a command that printed nothing was observed
+// to print nothing. (A request without any body is the caller's to refuse.)
+//
+// Errors: ErrTooLarge past the limit (reading stops there); what r returned, so
+// that a caller can tell a client's broken connection (io.ErrUnexpectedEOF) from
+// a failing store; ctx's error; otherwise the spool's or the bucket's. After any
+// of them nothing of this upload is left.
+func (s *Store) Receive(ctx context.Context, r io.Reader, declared string) (Info, error) {
+	spool, err := createTemp(s.spool)
+	if err != nil {
+		return Info{}, fmt.Errorf("spool blob: %w", err)
+	}
+	defer spool.discard()
+
+	digest, size, head, err := s.fill(ctx, spool, r)
+	if err != nil {
+		return Info{}, err
+	}
+	c, err := cidFromDigest(digest)
+	if err != nil {
+		return Info{}, err
+	}
+	key, ok := keyOf(c)
+	if !ok {
+		return Info{}, fmt.Errorf("blobstore: no key for %s", c)
+	}
+	info := Info{CID: c, MimeType: decideType(head, declared), Size: size}
+
+	// A stored object of another size is damaged: the put below repairs it.
+	switch at, err := s.bucket.Stat(ctx, key); {
+	case err == nil && at.Size == size:
+		return info, nil
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return Info{}, fmt.Errorf("look for blob %s: %w", c, err)
+	}
+	if err := s.bucket.Put(ctx, key, spool, size, digest); err != nil {
+		return Info{}, fmt.Errorf("store blob %s: %w", c, err)
+	}
+	return info, nil
+}
+
+// fill copies r into the spool file and gives the digest, the size and the
+// first bytes of what it read.
+func (s *Store) fill(ctx context.Context, spool io.Writer, r io.Reader) (digest [32]byte, size int64, head []byte, err error) {
+	buffer := s.buffers.Get().(*[copyBuffer]byte)
+	defer s.buffers.Put(buffer)
+
+	hash := sha256.New()
+	var first bytes.Buffer
+	sniffed := &prefixWriter{to: &first, left: sniffLen}
+	// One byte over the limit is enough to know that it is exceeded.
+	body := io.LimitReader(&contextReader{ctx: ctx, r: r}, s.limit+1)
+	size, err = io.CopyBuffer(onlyWriter{io.MultiWriter(hash, sniffed, spool)}, body, buffer[:])
+	if err != nil {
+		return digest, 0, nil, fmt.Errorf("receive blob after %d bytes: %w", size, err)
+	}
+	if size > s.limit {
+		return digest, 0, nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, s.limit)
+	}
+	hash.Sum(digest[:0])
+	return digest, size, first.Bytes(), nil
+}
+
+// Open opens a blob for reading, seeking and serving by http.ServeContent; the
+// caller closes it. Nothing is buffered: with Dir the reader is an *os.File, with
+// S3 it asks for the range that is read. (To get sendfile(2), hand ServeContent
+// the server's own http.ResponseWriter, not a wrapper without ReadFrom.)
+//
+// The reader's errors may come late: a bucket that fails in the middle of a
+// transfer fails the Read. ctx must live as long as the reader. ErrNotFound when
+// there is no such blob, or c cannot name one.
+func (s *Store) Open(ctx context.Context, c cid.Cid) (io.ReadSeekCloser, error) {
+	key, ok := keyOf(c)
+	if !ok {
+		return nil, fmt.Errorf("open blob %s: %w", c, ErrNotFound)
+	}
+	if opener, ok := s.bucket.(SeekOpener); ok {
+		r, err := opener.OpenSeeker(ctx, key)
+		if err != nil {
+			return nil, fmt.Errorf("open blob %s: %w", c, err)
+		}
+		return r, nil
+	}
+	at, err := s.bucket.Stat(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("open blob %s: %w", c, err)
+	}
+	return newRangeReader(ctx, s.bucket, at), nil
+}
+
+// Stat describes a stored blob, or answers ErrNotFound. It does not read it.
+func (s *Store) Stat(ctx context.Context, c cid.Cid) (Entry, error) {
+	key, ok := keyOf(c)
+	if !ok {
+		return Entry{}, fmt.Errorf("stat blob %s: %w", c, ErrNotFound)
+	}
+	at, err := s.bucket.Stat(ctx, key)
+	if err != nil {
+		return Entry{}, fmt.Errorf("stat blob %s: %w", c, err)
+	}
+	return Entry{CID: c, Key: key, Size: at.Size, Modified: at.Modified}, nil
+}
+
+// Delete removes a blob for good; one that is not there is no error. The caller
+// has made sure, under its own lock, that nothing references it.
+func (s *Store) Delete(ctx context.Context, c cid.Cid) error {
+	key, ok := keyOf(c)
+	if !ok {
+		return nil
+	}
+	if err := s.bucket.Delete(ctx, key); err != nil {
+		return fmt.Errorf("delete blob %s: %w", c, err)
+	}
+	return nil
+}
+
+// Verify reads a blob and compares its bytes with its CID: nil, ErrNotFound,
+// ErrCorrupt (the message has the digest that was found), or the bucket's error
+// when it could not be read, which says nothing about the bytes.
+func (s *Store) Verify(ctx context.Context, c cid.Cid) error {
+	r, err := s.Open(ctx, c)
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	defer r.Close()
+
+	buffer := s.buffers.Get().(*[copyBuffer]byte)
+	defer s.buffers.Put(buffer)
+	hash := sha256.New()
+	size, err := io.CopyBuffer(onlyWriter{hash}, onlyReader{&contextReader{ctx: ctx, r: r}}, buffer[:])
+	if err != nil {
+		return fmt.Errorf("verify blob %s after %d bytes: %w", c, size, err)
+	}
+	want, err := digestOf(c)
+	if err != nil {
+		return err
+	}
+	if got := [32]byte(hash.Sum(nil)); got != want {
+		return fmt.Errorf("verify blob %s: %w: its %d bytes hash to %x", c, ErrCorrupt, size, got)
+	}
+	return nil
+}
+
+// Walk calls fn for every stored blob in the order of its key, starting after the
+// given key ("" for the first; the Key of the last Entry to go on). An error of
+// fn ends the walk and is returned as it is.
+func (s *Store) Walk(ctx context.Context, after string, fn func(Entry) error) error {
+	return s.bucket.List(ctx, blobsPrefix, after, func(at Object) error {
+		c, _ := cidOf(at.Key)
+		return fn(Entry{CID: c, Key: at.Key, Size: at.Size, Modified: at.Modified})
+	})
+}
+
+// Ready reports whether the bucket answers: for readiness checks. It writes
+// nothing and reads no object.
+func (s *Store) Ready(ctx context.Context) error {
+	// A prefix that no key has: the listing costs one empty page.
+	err := s.bucket.List(ctx, "ready-check/", "", func(Object) error { return nil })
+	if err != nil {
+		return fmt.Errorf("reach bucket: %w", err)
+	}
+	return nil
+}
+
+// prefixWriter keeps the first bytes and drops the rest.
+type prefixWriter struct {
+	to   *bytes.Buffer
+	left int
+}
+
+func (w *prefixWriter) Write(p []byte) (int, error) {
+	n := min(len(p), w.left)
+	w.to.Write(p[:n])
+	w.left -= n
+	return len(p), nil
+}
+
+// contextReader ends a copy between two reads when ctx does.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r *contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}
+
+// onlyWriter and onlyReader hide ReadFrom and WriteTo, so that io.CopyBuffer
+// uses the buffer that it is given.
+type (
+	onlyWriter struct{ io.Writer }
+	onlyReader struct{ io.Reader }
+)
