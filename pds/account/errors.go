@@ -1,0 +1,60 @@
+package account
+
+import "errors"
+
+// What callers compare with errors.Is. The comment names the XRPC error that
+// pds answers with.
+var (
+	// ErrNotFound: no such account on this host (AccountNotFound, RepoNotFound
+	// or HandleNotFound, by method).
+	ErrNotFound = errors.New("account not found")
+	// ErrCredentials: unknown account or wrong password; which one is never told
+	// (401 AuthenticationRequired).
+	ErrCredentials = errors.New("invalid identifier or password")
+	// ErrTakenDown: the account is taken down (401 AccountTakedown).
+	ErrTakenDown = errors.New("account has been taken down")
+	// ErrSuspended: the account is suspended (401 AccountTakedown).
+	ErrSuspended = errors.New("account is suspended")
+	// ErrStatus: the change does not fit the status of the account, such as
+	// activating one that is taken down (400 InvalidRequest).
+	ErrStatus = errors.New("account status does not allow this")
+	// ErrBusy: the queue for password hashing is full (503, try again).
+	ErrBusy = errors.New("too many password checks at once")
+
+	// ErrTokenInvalid: not a token of this host, or of another kind (400 InvalidToken).
+	ErrTokenInvalid = errors.New("token is invalid")
+	// ErrTokenExpired: past its time, or its session has ended (400 ExpiredToken).
+	ErrTokenExpired = errors.New("token has expired or was revoked")
+
+	// ErrHandleInvalid: syntax, length or a dot too many (400 InvalidHandle).
+	ErrHandleInvalid = errors.New("invalid handle")
+	// ErrHandleReserved: a name that the host keeps for itself (400 HandleNotAvailable).
+	ErrHandleReserved = errors.New("reserved handle")
+	// ErrHandleTaken: in use, or issued once to another DID (400 InvalidRequest).
+	ErrHandleTaken = errors.New("handle already taken")
+	// ErrDomainUnsupported: not under a domain of this host (400 UnsupportedDomain).
+	ErrDomainUnsupported = errors.New("unsupported handle domain")
+	// ErrDIDTaken: the DID has an account here already (400 InvalidRequest).
+	ErrDIDTaken = errors.New("account already exists for this did")
+	// ErrEmailTaken: another account has the e-mail address (400 InvalidRequest).
+	ErrEmailTaken = errors.New("email already taken")
+	// ErrEmailInvalid: not an e-mail address (400 InvalidRequest).
+	ErrEmailInvalid = errors.New("invalid email")
+	// ErrPasswordUnfit: too short or too long (400 InvalidPassword).
+	ErrPasswordUnfit = errors.New("password must have 8 to 256 bytes")
+	// ErrInvite: no invite code, an unknown, used up or disabled one (400 InvalidInviteCode).
+	ErrInvite = errors.New("invalid invite code")
+	// ErrNameTaken: the account has an app password of that name (400 DuplicateCreate).
+	ErrNameTaken = errors.New("app password name already used")
+
+	// ErrPLCRefused: the PLC directory said no (400 InvalidRequest, its words are in the error).
+	ErrPLCRefused = errors.New("plc directory refused the operation")
+	// ErrPLCUnavailable: the PLC directory did not answer as one (502 UpstreamFailure).
+	ErrPLCUnavailable = errors.New("plc directory unavailable")
+
+	// ErrKeyUnavailable: the private key was destroyed or never here.
+	ErrKeyUnavailable = errors.New("signing key unavailable")
+	// ErrMasterKey: what is stored was wrapped by another master key, or was
+	// altered. A host must not start like this.
+	ErrMasterKey = errors.New("stored keys do not open with this master key")
+)
