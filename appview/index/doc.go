@@ -1,2 +1,26 @@
-// Package index owns the journal of everything witnessed and the derived tables: heads, classes, conversations, citations and search.
+// Package index owns what this appview witnessed and what follows from it.
+//
+// Owns: the journal (one row for every verified operation, with the record's
+// bytes, and for observations and claims the signed commit and the MST path
+// that prove it), which cannot be rebuilt; the derived tables (records,
+// observations, supersedes chains and their heads, sessions, classes, skills,
+// conversations, references, findings), which Reindex builds again from the
+// journal; and the witnessed state of each repo and the cursor of each source.
+//
+// Hides: tables, SQL, the order in which things arrived.
+//
+// Invariants:
+//   - Apply is one transaction: journal, derived rows, findings, repo state and
+//     cursor move together, and applying an event twice changes nothing.
+//   - The derived state depends on each DID's history alone, never on how the
+//     histories interleave; Reindex gives what Apply gave.
+//   - Deleting a record, and taking words out of a message, nulls the content
+//     in the journal in the transaction that removes the derived rows.
+//   - An observation is what was first seen at its URI; whatever came later
+//     there is listed beside it as a violation.
+//   - Nothing of a repo that is inactive, and no quarantined record, is in an
+//     answer to anyone but the operator.
+//
+// Does not: verify (package ingest hands over what it verified), make views,
+// touch the network, or know of the host's tables.
 package index
