@@ -1,0 +1,58 @@
+package repostore
+
+import (
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/ipfs/go-cid"
+
+	"herbarium.garden/lexicons"
+)
+
+// Put is the action of putRecord: it creates the record or updates it.
+const Put lexicons.Action = "put"
+
+// Write is one write of a batch.
+type Write struct {
+	Action     lexicons.Action // lexicons.Create, Update or Delete, or Put
+	Collection syntax.NSID
+	RecordKey  syntax.RecordKey
+	Record     *lexicons.Record // nil on delete; its Collection is the write's
+	// SwapRecord, when given, is what must stand at the path, or the batch fails with ErrInvalidSwap.
+	SwapRecord *SwapRecord
+}
+
+// SwapRecord is the swapRecord parameter: the CID that must stand at the path,
+// nil for "no record" (an explicit null).
+type SwapRecord struct {
+	CID *cid.Cid
+}
+
+// Options of a batch.
+type Options struct {
+	// SwapCommit, when given, must be the head that the batch is applied to.
+	SwapCommit *cid.Cid
+}
+
+// Result is what a batch did.
+type Result struct {
+	// Commit is the new head; nil when every write was a no-op, and then there
+	// is neither a commit nor an event.
+	Commit *CommitMeta
+	Writes []WriteResult // one per write, in order
+}
+
+// CommitMeta names a commit.
+type CommitMeta struct {
+	CID cid.Cid
+	Rev syntax.TID
+}
+
+// WriteResult is what one write did.
+type WriteResult struct {
+	URI    syntax.ATURI
+	Action lexicons.Action // what it came to: Create, Update or Delete
+	CID    *cid.Cid        // of the record that stands there now; nil after a delete
+	// Changed is false for a put of what stood there already and for a delete of nothing.
+	Changed bool
+	// Findings are what the stateful rules remark without refusing.
+	Findings []lexicons.Finding
+}
