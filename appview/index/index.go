@@ -149,6 +149,13 @@ func (x *Index) Turns(ctx context.Context, v Viewer, session syntax.ATURI, forei
 	return List[Turn]{}, nil
 }
 
+// OpeningTurns are, by conversation, the first turn of its own author that is
+// by the user, not withheld and not without text: what an untitled
+// conversation is called by. One query; at most 1,000 URIs.
+func (x *Index) OpeningTurns(ctx context.Context, v Viewer, sessions []syntax.ATURI) (map[syntax.ATURI]Turn, error) {
+	return nil, nil
+}
+
 // ListConversations lists conversations, the last active (SortAt) first.
 func (x *Index) ListConversations(ctx context.Context, v Viewer, f ConversationFilter, p Page) (List[Conversation], error) {
 	return List[Conversation]{}, nil

@@ -26,6 +26,9 @@ type Position struct {
 type Page struct {
 	Limit int
 	After *Position // nil for the first page
+	// Reverse walks from the last to the first. Only the lists that grow at
+	// their end know it: Versions, ChainMembers and Turns.
+	Reverse bool
 }
 
 // List is one page of answers. Next is nil on the last page.
