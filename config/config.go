@@ -1,0 +1,108 @@
+package config
+
+import (
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+)
+
+// The values of the keys that are one word of a few.
+const (
+	IdentityWeb      = "web"    // IDENTITY: did:web per handle, served by this host
+	IdentityPLC      = "plc"    // IDENTITY: did:plc in the directory at PLC_URL
+	VisibilityTeam   = "team"   // VISIBILITY: nothing is readable without a credential
+	VisibilityPublic = "public" // VISIBILITY: records and blobs are readable by anybody
+	InvitesRequired  = "required"
+	InvitesOpen      = "open"
+	LogText          = "text"
+	LogJSON          = "json"
+	KeyP256          = "p256"
+	KeyK256          = "k256"
+)
+
+// Config is a complete, validated configuration. What each key means, its
+// default and its form are in the table of fields.go, which is also what
+// `herbarium config template` prints.
+type Config struct {
+	ConfigFile string
+
+	DataDir   string
+	Listen    string
+	PublicURL *url.URL
+
+	ServiceDID    syntax.DID
+	HandleDomains []string // lower case, each with its leading dot
+	Identity      string   // IdentityWeb | IdentityPLC
+	PLCURL        *url.URL // nil if not set
+	KeyType       string   // KeyP256 | KeyK256
+	TeamDIDs      []syntax.DID
+	Crawlers      []*url.URL
+
+	PDSDB     DSN
+	AppviewDB DSN
+
+	Blobs     Blobs
+	BlobLimit ByteSize
+	SpoolDir  string
+
+	Visibility string // VisibilityTeam | VisibilityPublic
+	Invites    string // InvitesRequired | InvitesOpen
+	RateLimits bool
+
+	EventRetention  time.Duration
+	ShutdownTimeout time.Duration
+
+	MetricsListen  string // "" is off
+	TrustedProxies []netip.Prefix
+	LogFormat      string // LogText | LogJSON
+	LogLevel       slog.Level
+
+	AdminPassword Secret
+	MasterKey     Secret
+	JWTSecret     Secret
+
+	DevLoopback bool
+
+	values []Value // in the order of the table
+}
+
+// Source is where a value came from: "default", "file", "environment", "flag",
+// or "derived" when it follows from another key.
+type Source string
+
+// The sources, the weakest first.
+const (
+	FromDefault     Source = "default"
+	FromDerived     Source = "derived"
+	FromFile        Source = "file"
+	FromEnvironment Source = "environment"
+	FromFlag        Source = "flag"
+)
+
+// Value is one key as it was loaded, fit to be printed: secrets are "***".
+type Value struct {
+	Name   string // as in the environment, without the prefix
+	Text   string
+	Source Source
+}
+
+// Values lists every key in the order of the template, for `config show`.
+func (c *Config) Values() []Value { return append([]Value(nil), c.values...) }
+
+// Blobs says where blob bytes are kept: exactly one of the two is set.
+type Blobs struct {
+	Dir string // a directory
+	S3  *S3    // a bucket
+}
+
+// S3 is a bucket of an S3-compatible store. Credentials come by the AWS chain.
+type S3 struct {
+	Bucket    string
+	Prefix    string // of every key, without slashes at its ends
+	Endpoint  string // "" for AWS itself
+	Region    string
+	PathStyle bool
+}

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Prefix starts the name of every environment variable.
+const Prefix = "HERBARIUM_"
+
+// Field documents one key. The table below is the only place where a key is
+// named, documented and defaulted.
+type Field struct {
+	Name    string // in the environment after Prefix; in the file the same in lower case
+	Default string // text as it would be configured; {KEY} stands for the value of another key
+	Doc     string // one sentence or two
+	Group   string // heading in the template
+	Secret  bool   // never printed, may come as NAME_FILE, may not be a flag
+
+	set    func(*Config, string) error
+	derive func(*Config) string // the default when it follows from other keys, which stand before it in the table
+}
+
+// Key is the name of the field in the config file.
+func (f Field) Key() string { return strings.ToLower(f.Name) }
+
+// Flag is the name of the command-line flag, "" for secrets: arguments are
+// visible to every user of a machine.
+func (f Field) Flag() string {
+	if f.Secret {
+		return ""
+	}
+	return strings.ReplaceAll(f.Key(), "_", "-")
+}
+
+// Fields lists every key in the order of the template.
+func Fields() []Field { return append([]Field(nil), fields...) }
+
+// into adapts a parser and a destination to the form of the table.
+func into[T any](parse func(string) (T, error), dst func(*Config) *T) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		v, err := parse(s)
+		if err != nil {
+			return err
+		}
+		*dst(c) = v
+		return nil
+	}
+}
+
+func text(s string) (string, error)   { return s, nil }
+func secret(s string) (Secret, error) { return NewSecret(s), nil }
+
+var fields = []Field{
+	{Name: "CONFIG", Group: "Files",
+		Doc: "Path of this file. Only from the environment or the flag.",
+		set: into(text, func(c *Config) *string { return &c.ConfigFile })},
+	{Name: "DATA_DIR", Group: "Files", Default: "./data",
+		Doc: "Folder of everything that this host keeps: databases, blobs, secrets.",
+		set: into(text, func(c *Config) *string { return &c.DataDir })},
+	{Name: "PDS_DB", Group: "Files", Default: "sqlite:{DATA_DIR}/pds.db", Secret: true,
+		Doc:    "Database of the repo host: sqlite:PATH or postgres://USER:PASSWORD@HOST/NAME. Several replicas need Postgres.",
+		derive: func(c *Config) string { return "sqlite:" + c.DataDir + "/pds.db" },
+		set:    into(parseDSN, func(c *Config) *DSN { return &c.PDSDB })},
+	{Name: "APPVIEW_DB", Group: "Files", Default: "sqlite:{DATA_DIR}/appview.db", Secret: true,
+		Doc:    "Database of the appview, in the same forms. It must be another one than PDS_DB.",
+		derive: func(c *Config) string { return "sqlite:" + c.DataDir + "/appview.db" },
+		set:    into(parseDSN, func(c *Config) *DSN { return &c.AppviewDB })},
+	{Name: "BLOBS", Group: "Files", Default: "dir:{DATA_DIR}/blobs",
+		Doc:    "Where blob bytes are kept: dir:PATH or s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path_style=true. Credentials come by the AWS chain.",
+		derive: func(c *Config) string { return "dir:" + c.DataDir + "/blobs" },
+		set:    into(parseBlobs, func(c *Config) *Blobs { return &c.Blobs })},
+	{Name: "BLOB_LIMIT", Group: "Files", Default: "100MiB",
+		Doc: "Largest blob that is accepted. A proxy in front must allow as much.",
+		set: into(parseSize, func(c *Config) *ByteSize { return &c.BlobLimit })},
+	{Name: "SPOOL_DIR", Group: "Files", Default: "{DATA_DIR}/spool",
+		Doc:    "Folder for uploads while they are hashed. It needs room for the uploads of one moment.",
+		derive: func(c *Config) string { return c.DataDir + "/spool" },
+		set:    into(text, func(c *Config) *string { return &c.SpoolDir })},
+
+	{Name: "LISTEN", Group: "Network", Default: "127.0.0.1:2583",
+		Doc: "Address that the server listens on.",
+		set: into(parseListen, func(c *Config) *string { return &c.Listen })},
+	{Name: "PUBLIC_URL", Group: "Network", Default: "http://localhost:2583",
+		Doc:    "URL that clients and other hosts reach this one by; it goes into DID documents. http is for localhost only. The default follows the port of LISTEN.",
+		derive: func(c *Config) string { return "http://localhost:" + portOf(c.Listen) },
+		set:    into(parseOrigin, func(c *Config) **url.URL { return &c.PublicURL })},
+	{Name: "TRUSTED_PROXIES", Group: "Network",
+		Doc: "Networks (CIDR) of the proxies in front, whose X-Forwarded-For is believed. Empty: nobody's is.",
+		set: into(parseNetworks, networksOf)},
+	{Name: "METRICS_LISTEN", Group: "Network",
+		Doc: "Address of the Prometheus metrics, which need no credential: keep it private. Empty: off.",
+		set: into(parseListen, func(c *Config) *string { return &c.MetricsListen })},
+	{Name: "CRAWLERS", Group: "Network",
+		Doc: "Relays that are asked to crawl this host (requestCrawl), in visibility public only.",
+		set: into(parseURLs, func(c *Config) *[]*url.URL { return &c.Crawlers })},
+	{Name: "SHUTDOWN_TIMEOUT", Group: "Network", Default: "20s",
+		Doc: "How long running requests may finish in when the server stops.",
+		set: into(parseDuration, func(c *Config) *time.Duration { return &c.ShutdownTimeout })},
+
+	{Name: "SERVICE_DID", Group: "Identity", Default: "did:web of PUBLIC_URL's host",
+		Doc:    "DID of this host, the audience of its tokens. Do not change it once clients are signed in.",
+		derive: func(c *Config) string { return webDID(c.PublicURL) },
+		set:    into(parseServiceDID, didOf)},
+	{Name: "HANDLE_DOMAINS", Group: "Identity", Default: ".test",
+		Doc: "Domains that handles are given under. With IDENTITY=web each handle must reach this host by HTTPS for others to resolve it.",
+		set: into(parseDomains, func(c *Config) *[]string { return &c.HandleDomains })},
+	{Name: "IDENTITY", Group: "Identity", Default: IdentityWeb,
+		Doc: "What new accounts get: web (did:web:HANDLE, works offline) or plc (did:plc in the directory at PLC_URL).",
+		set: into(oneOf(IdentityWeb, IdentityPLC), func(c *Config) *string { return &c.Identity })},
+	{Name: "PLC_URL", Group: "Identity",
+		Doc: "PLC directory, such as https://plc.directory. Needed by IDENTITY=plc; also used to resolve did:plc.",
+		set: into(parseOrigin, func(c *Config) **url.URL { return &c.PLCURL })},
+	{Name: "KEY_TYPE", Group: "Identity", Default: KeyP256,
+		Doc: "Curve of the keys of new accounts: p256 (signs faster) or k256.",
+		set: into(oneOf(KeyP256, KeyK256), func(c *Config) *string { return &c.KeyType })},
+	{Name: "TEAM_DIDS", Group: "Identity",
+		Doc: "DIDs hosted elsewhere that count as members of the team.",
+		set: into(parseDIDs, didsOf)},
+
+	{Name: "VISIBILITY", Group: "Access", Default: VisibilityTeam,
+		Doc: "Who may read: team (members only) or public (anybody).",
+		set: into(oneOf(VisibilityTeam, VisibilityPublic), func(c *Config) *string { return &c.Visibility })},
+	{Name: "INVITES", Group: "Access", Default: InvitesRequired,
+		Doc: "Whether createAccount needs an invite code: required or open.",
+		set: into(oneOf(InvitesRequired, InvitesOpen), func(c *Config) *string { return &c.Invites })},
+	{Name: "RATE_LIMITS", Group: "Access", Default: "on",
+		Doc: "Rate limits per account and address: on or off.",
+		set: into(parseBool, func(c *Config) *bool { return &c.RateLimits })},
+	{Name: "EVENT_RETENTION", Group: "Access", Default: "72h",
+		Doc: "How long the event log (subscribeRepos) can be read back.",
+		set: into(parseDuration, func(c *Config) *time.Duration { return &c.EventRetention })},
+
+	{Name: "LOG_FORMAT", Group: "Logs", Default: LogText,
+		Doc: "text or json.",
+		set: into(oneOf(LogText, LogJSON), func(c *Config) *string { return &c.LogFormat })},
+	{Name: "LOG_LEVEL", Group: "Logs", Default: "info",
+		Doc: "debug, info, warn or error.",
+		set: into(parseLevel, levelOf)},
+
+	{Name: "ADMIN_PASSWORD", Group: "Secrets", Secret: true,
+		Doc: "Password of the HTTP Basic user admin. Unset: made at the first start, in DATA_DIR/secrets.",
+		set: into(secret, func(c *Config) *Secret { return &c.AdminPassword })},
+	{Name: "MASTER_KEY", Group: "Secrets", Secret: true,
+		Doc: "32 bytes (base64url or hex) that wrap every private key at rest. Unset: made at the first start, in DATA_DIR/secrets. Losing it loses the accounts' keys.",
+		set: into(secret, func(c *Config) *Secret { return &c.MasterKey })},
+	{Name: "JWT_SECRET", Group: "Secrets", Secret: true,
+		Doc: "At least 32 bytes that sign session tokens. Unset: made at the first start, in DATA_DIR/secrets. Replicas must share it.",
+		set: into(secret, func(c *Config) *Secret { return &c.JWTSecret })},
+
+	{Name: "DEV_LOOPBACK", Group: "Development", Default: "false",
+		Doc: "Development and tests only: http on loopback for did:web, service proxying, PLC and sources.",
+		set: into(parseBool, func(c *Config) *bool { return &c.DevLoopback })},
+}
+
+// portOf answers the port of an address that parseListen accepted.
+func portOf(listen string) string {
+	_, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return ""
+	}
+	return port
+}
+
+// webDID is the did:web of a host; the colon before a port is percent-encoded
+// (did:web method specification).
+func webDID(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return "did:web:" + strings.ReplaceAll(u.Host, ":", "%3A")
+}

@@ -1,0 +1,249 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+)
+
+// ByteSize is a number of bytes.
+type ByteSize int64
+
+// units of ByteSize, the largest first. Decimal and binary are told apart.
+var units = []struct {
+	suffix string
+	bytes  int64
+}{
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"KB", 1e3}, {"B", 1},
+}
+
+func (b ByteSize) String() string {
+	for _, u := range units[:4] {
+		if b != 0 && int64(b)%u.bytes == 0 {
+			return strconv.FormatInt(int64(b)/u.bytes, 10) + u.suffix
+		}
+	}
+	return strconv.FormatInt(int64(b), 10) + "B"
+}
+
+// parseSize reads "100MiB", "5 MB" or a bare number of bytes.
+func parseSize(s string) (ByteSize, error) {
+	number, unit := s, int64(1)
+	for _, u := range units {
+		if rest, ok := strings.CutSuffix(s, u.suffix); ok {
+			number, unit = strings.TrimSpace(rest), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/unit {
+		return 0, errors.New("want a size such as 100MiB, 5MB or a number of bytes")
+	}
+	return ByteSize(n * unit), nil
+}
+
+// parseDuration reads Go's form and whole days ("30d").
+func parseDuration(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, errors.New("want a duration such as 90s, 72h or 30d")
+	}
+	return d, nil
+}
+
+// parseBool reads true and false, and on and off as the keys of that form say.
+func parseBool(s string) (bool, error) {
+	switch strings.ToLower(s) {
+	case "true", "on", "yes", "1":
+		return true, nil
+	case "false", "off", "no", "0":
+		return false, nil
+	}
+	return false, errors.New("want true or false (or on, off)")
+}
+
+// parseList splits at commas and white space.
+func parseList(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })
+}
+
+// parseOrigin reads an http(s) URL of a server: no path, query, fragment or
+// user.
+func parseOrigin(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
+		return nil, errors.New("want a URL such as https://pds.example.com")
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "" {
+		return nil, errors.New("want scheme, host and port only: no path, query or user")
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > math.MaxUint16 {
+			return nil, errors.New("the port is not a number up to 65535")
+		}
+	}
+	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}, nil
+}
+
+// parseListen reads HOST:PORT; an empty host is every address.
+func parseListen(s string) (string, error) {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return "", errors.New("want HOST:PORT, such as 127.0.0.1:2583")
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", errors.New("the port is not a number up to 65535")
+	}
+	return s, nil
+}
+
+func parseLevel(s string) (slog.Level, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s)); err != nil {
+		return 0, errors.New("want debug, info, warn or error")
+	}
+	return level, nil
+}
+
+// parseNetworks reads CIDRs and single addresses.
+func parseNetworks(s string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, item := range parseList(s) {
+		if addr, err := netip.ParseAddr(item); err == nil {
+			out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
+			continue
+		}
+		prefix, err := netip.ParsePrefix(item)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no network: want CIDRs such as 10.0.0.0/8 or addresses", item)
+		}
+		out = append(out, prefix.Masked())
+	}
+	return out, nil
+}
+
+// parseDomains reads handle domains: ".example.com", the dot may be left out.
+func parseDomains(s string) ([]string, error) {
+	var out []string
+	for _, item := range parseList(s) {
+		domain := "." + strings.ToLower(strings.TrimPrefix(item, "."))
+		handle, err := syntax.ParseHandle("a" + domain)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no domain: want .example.com", item)
+		}
+		if !handle.AllowedTLD() {
+			return nil, fmt.Errorf("%q: handles under this top-level domain are not allowed in atproto", item)
+		}
+		out = append(out, domain)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("want at least one domain")
+	}
+	return out, nil
+}
+
+func parseDIDs(s string) ([]syntax.DID, error) {
+	var out []syntax.DID
+	for _, item := range parseList(s) {
+		did, err := syntax.ParseDID(item)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no DID", item)
+		}
+		out = append(out, did)
+	}
+	return out, nil
+}
+
+func parseURLs(s string) ([]*url.URL, error) {
+	var out []*url.URL
+	for _, item := range parseList(s) {
+		u, err := parseOrigin(item)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+func parseDSN(s string) (DSN, error) {
+	switch {
+	case strings.HasPrefix(s, "sqlite:") && len(s) > len("sqlite:"):
+	case strings.HasPrefix(s, "postgres://"), strings.HasPrefix(s, "postgresql://"):
+		if _, err := url.Parse(s); err != nil {
+			return DSN{}, errors.New("the postgres URL does not parse (percent-encode what is special in the password)")
+		}
+	default:
+		return DSN{}, errors.New("want sqlite:PATH or postgres://USER:PASSWORD@HOST/NAME")
+	}
+	return NewDSN(s), nil
+}
+
+// parseBlobs reads dir:PATH or s3://BUCKET/PREFIX?endpoint=…&region=…&path_style=true.
+func parseBlobs(s string) (Blobs, error) {
+	if path, ok := strings.CutPrefix(s, "dir:"); ok {
+		if path == "" {
+			return Blobs{}, errors.New("want dir:PATH")
+		}
+		return Blobs{Dir: path}, nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "s3" || u.Host == "" {
+		return Blobs{}, errors.New("want dir:PATH or s3://BUCKET/PREFIX?endpoint=…&region=…&path_style=true")
+	}
+	if u.User != nil {
+		return Blobs{}, errors.New("credentials do not belong here: give them by the AWS chain (AWS_ACCESS_KEY_ID, …)")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return Blobs{}, errors.New("the part after ? does not parse")
+	}
+	bucket := &S3{Bucket: u.Host, Prefix: strings.Trim(u.Path, "/")}
+	for key, values := range query {
+		value := values[len(values)-1]
+		switch key {
+		case "endpoint":
+			endpoint, err := parseOrigin(value)
+			if err != nil {
+				return Blobs{}, fmt.Errorf("endpoint: %w", err)
+			}
+			bucket.Endpoint = endpoint.String()
+		case "region":
+			bucket.Region = value
+		case "path_style":
+			if bucket.PathStyle, err = parseBool(value); err != nil {
+				return Blobs{}, fmt.Errorf("path_style: %w", err)
+			}
+		default:
+			return Blobs{}, fmt.Errorf("unknown parameter %q%s", key, suggest(key, []string{"endpoint", "region", "path_style"}))
+		}
+	}
+	return Blobs{S3: bucket}, nil
+}
+
+// oneOf answers a parser for a key that is one word of a few.
+func oneOf(words ...string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		for _, word := range words {
+			if strings.EqualFold(s, word) {
+				return word, nil
+			}
+		}
+		return "", fmt.Errorf("want %s", strings.Join(words, " or "))
+	}
+}
