@@ -34,8 +34,9 @@ const (
 // The reference host does the same in effect: it looks for binary signatures
 // only. Parameters (charset) are dropped, as there; lexicons compare the bare type.
 func decideType(head []byte, declared string) string {
-	bare, _, err := mime.ParseMediaType(declared)
-	if err != nil && !strings.Contains(bare, "/") {
+	// With broken parameters the type itself is still given; of anything worse, none.
+	bare, _, _ := mime.ParseMediaType(declared)
+	if !strings.Contains(bare, "/") {
 		bare = octetStream
 	}
 	if looksLikeText(head) && isTextType(bare) {
