@@ -23,10 +23,8 @@ type Call struct {
 	Request *http.Request
 	Writer  http.ResponseWriter // can be flushed and hijacked
 
-	route *route
-	param func(name string) string
-	err   error // what refuse answered with, for the log
-	trace []byte
+	route *route                   // what answers; nil when nothing is registered there
+	param func(name string) string // wildcards of a plain route
 }
 
 // Param is the value of a ":name" wildcard of a plain route, or of its final

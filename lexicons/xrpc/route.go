@@ -3,6 +3,8 @@ package xrpc
 import (
 	"errors"
 	"net/http"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
 )
 
 const xrpcPrefix = "/xrpc/"
@@ -11,8 +13,16 @@ const xrpcPrefix = "/xrpc/"
 type route struct {
 	info            RouteInfo
 	handle          Handler
+	early           func(*Call) error // looks before anybody is asked who they are
 	readsCredential bool
-	maxBody         int64 // 0: the server's MaxBody for JSON, unlimited for Upload
+	maxBody         int64    // in bytes; 0 when the route reads no body
+	ignored         []string // parameters or input fields without a struct field
+}
+
+func newRoute(nsid syntax.NSID, verb string, access Access, opts []Option) *route {
+	rt := &route{info: RouteInfo{NSID: nsid, Verb: verb, Path: xrpcPrefix + string(nsid), Access: access}}
+	rt.apply(opts)
+	return rt
 }
 
 // Option adjusts the registration of one method.
@@ -26,6 +36,12 @@ func ReadsCredential() Option { return func(rt *route) { rt.readsCredential = tr
 // MaxBody bounds this method's request body, in bytes, before and after
 // decompression. It replaces Config.MaxBody.
 func MaxBody(n int64) Option { return func(rt *route) { rt.maxBody = n } }
+
+// Ignores says that the method knows of these parameters or input fields of
+// its lexicon and takes no notice of them.
+func Ignores(names ...string) Option {
+	return func(rt *route) { rt.ignored = append(rt.ignored, names...) }
+}
 
 func (rt *route) apply(opts []Option) {
 	for _, opt := range opts {
@@ -46,7 +62,12 @@ func (rt *route) check() error {
 	return nil
 }
 
-// verbs are the HTTP verbs that metrics tell apart.
+// answers reports whether the route answers an HTTP verb.
+func (rt *route) answers(verb string) bool {
+	return verb == rt.info.Verb || verb == http.MethodHead && rt.info.Verb == http.MethodGet
+}
+
+// verbs are the HTTP verbs that metrics and logs tell apart.
 var verbs = map[string]bool{
 	http.MethodGet: true, http.MethodHead: true, http.MethodPost: true, http.MethodPut: true,
 	http.MethodPatch: true, http.MethodDelete: true, http.MethodOptions: true,

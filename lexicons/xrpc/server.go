@@ -147,7 +147,11 @@ func (s *Server) Route(verb, path string, access Access, h Handler) error {
 		return fmt.Errorf("register %s %s: already registered", verb, path)
 	}
 	s.plain = append(s.plain, rt)
-	s.echo.Add(verb, path, func(c echo.Context) error { return s.serve(c, rt) })
+	serve := func(c echo.Context) error { return s.serve(c, rt) }
+	s.echo.Add(verb, path, serve)
+	if verb == http.MethodGet {
+		s.echo.Add(http.MethodHead, path, serve)
+	}
 	return nil
 }
 
