@@ -32,12 +32,22 @@ type Catalog struct {
 
 var _ lexicon.Catalog = (*Catalog)(nil)
 
-// Load reads the schemas that are embedded in this package.
-func Load() (*Catalog, error) { return LoadFS(schemas) }
+// Load reads the schemas that are embedded in this package. They are complete:
+// a reference to a schema that is not among them is an error.
+func Load() (*Catalog, error) {
+	c, err := LoadFS(schemas)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkRefs(); err != nil {
+		return nil, fmt.Errorf("load lexicons: %w", err)
+	}
+	return c, nil
+}
 
 // LoadFS reads every .json file below the root of fsys as a lexicon file. A
-// file that is no lexicon, two definitions of one name and a reference to a
-// schema that is not there are errors: a catalog is complete or it is not made.
+// file that is no lexicon and two definitions of one name are errors. A
+// reference that leads out of fsys fails the data that needs it.
 func LoadFS(fsys fs.FS) (*Catalog, error) {
 	c := &Catalog{defs: map[string]lexicon.Schema{}}
 	err := fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
@@ -61,9 +71,6 @@ func LoadFS(fsys fs.FS) (*Catalog, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("load lexicons: %w", err)
-	}
-	if err := c.checkRefs(); err != nil {
 		return nil, fmt.Errorf("load lexicons: %w", err)
 	}
 	slices.SortFunc(c.methods, func(a, b Method) int { return strings.Compare(string(a.NSID), string(b.NSID)) })
@@ -141,4 +148,51 @@ func (c *Catalog) record(collection syntax.NSID) (lexicon.SchemaRecord, bool) {
 	return r, ok
 }
 
-func (c *Catalog) checkRefs() error { return nil }
+// checkRefs makes sure that every reference of every schema leads somewhere.
+func (c *Catalog) checkRefs() error {
+	for id, schema := range c.defs {
+		var dangling string
+		eachRef(schema.Def, func(ref string) {
+			full := fullRef(nsidOf(id), ref)
+			if _, err := c.Resolve(full); err != nil {
+				dangling = full
+			}
+		})
+		if dangling != "" {
+			return fmt.Errorf("%s refers to %s: %w", id, dangling, ErrUnknownSchema)
+		}
+	}
+	return nil
+}
+
+// eachRef calls visit for every reference in a definition, as it is written.
+func eachRef(def any, visit func(ref string)) {
+	body := func(b *lexicon.SchemaBody) {
+		if b != nil && b.Schema != nil {
+			eachRef(b.Schema.Inner, visit)
+		}
+	}
+	switch d := def.(type) {
+	case lexicon.SchemaRecord:
+		eachRef(d.Record, visit)
+	case lexicon.SchemaObject:
+		for _, p := range d.Properties {
+			eachRef(p.Inner, visit)
+		}
+	case lexicon.SchemaArray:
+		eachRef(d.Items.Inner, visit)
+	case lexicon.SchemaRef:
+		visit(d.Ref)
+	case lexicon.SchemaUnion:
+		for _, ref := range d.Refs {
+			visit(ref)
+		}
+	case lexicon.SchemaQuery:
+		body(d.Output)
+	case lexicon.SchemaProcedure:
+		body(d.Input)
+		body(d.Output)
+	case lexicon.SchemaSubscription:
+		eachRef(d.Message.Schema, visit)
+	}
+}

@@ -80,3 +80,14 @@ func ReadMessage(value map[string]any) Message {
 	}
 	return m
 }
+
+// Conversation is the container that a turn written by author belongs to.
+// False when the turn names none, or one in another repo: anybody could put
+// words into a conversation that way, so such a turn is no part of it.
+func (m Message) Conversation(author syntax.DID) (syntax.ATURI, bool) {
+	uri, err := ParseRecordURI(m.Session.String())
+	if err != nil || uri.Collection() != ChatSessionNSID || uri.Authority().String() != author.String() {
+		return "", false
+	}
+	return uri, true
+}

@@ -68,3 +68,23 @@ func readCitation(m map[string]any, path string) Citation {
 }
 
 func readSpan(f fields) Span { return Span{Start: f.int("byteStart"), End: f.int("byteEnd")} }
+
+// FindCitations finds every citation of any record by its structure: an object
+// with span, relation and target, wherever it stands. So record types that do
+// not exist yet are read like a claim. The order is that of the canonical CBOR.
+func FindCitations(value map[string]any) []Citation {
+	var found []Citation
+	walkValue(value, func(at *trail, v any) bool {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return true
+		}
+		f := fields(m)
+		if f.object("span") == nil || f.str("relation") == "" || f.object("target") == nil {
+			return true
+		}
+		found = append(found, readCitation(m, at.String()))
+		return false
+	})
+	return found
+}

@@ -57,3 +57,16 @@ func (s Settings) Validate() error {
 	}
 	return nil
 }
+
+func (s Settings) withDefaults() Settings {
+	if s.Supersedes != PolicyFlag {
+		s.Supersedes = PolicyReject
+	}
+	if s.Secrets != PolicyFlag && s.Secrets != PolicyOff {
+		s.Secrets = PolicyReject
+	}
+	if s.Messages != MessageStrict && s.Messages != MessageOff {
+		s.Messages = MessageRedactOnly
+	}
+	return s
+}

@@ -24,3 +24,9 @@ func ParseRecordURI(s string) (syntax.ATURI, error) {
 	}
 	return uri, nil
 }
+
+// tidOf reads a record key as a TID.
+func tidOf(rkey syntax.RecordKey) (syntax.TID, bool) {
+	tid, err := syntax.ParseTID(string(rkey))
+	return tid, err == nil
+}
