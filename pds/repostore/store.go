@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/syntax"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/ipfs/go-cid"
 
 	"herbarium.garden/lexicons"
@@ -22,7 +25,8 @@ const (
 )
 
 // Errors of reads and writes. An error that wraps one of these has a message
-// that is meant for the client.
+// that is meant for the client. What a record says wrongly of its blobs is a
+// *lexicons.Refused, as everything that the rules find.
 var (
 	ErrRepoNotFound   = errors.New("repo not found")
 	ErrRecordNotFound = errors.New("record not found")
@@ -32,8 +36,6 @@ var (
 	ErrTooManyWrites  = errors.New("too many writes in one batch")
 	ErrCommitTooBig   = errors.New("commit is too big for the firehose")
 	ErrBlobNotFound   = errors.New("blob not found")
-	ErrBlobMimeType   = errors.New("blob has another MIME type")
-	ErrBlobSize       = errors.New("blob has another size")
 	// ErrRepoExists is CreateRepo's answer for a DID that has a repo.
 	ErrRepoExists = errors.New("repo exists already")
 )
@@ -69,6 +71,9 @@ type Config struct {
 // DefaultCachedNodes is some 20 MB of nodes.
 const DefaultCachedNodes = 16_384
 
+// cachedHeads bounds the heads of idle repos kept in memory.
+const cachedHeads = 4096
+
 // Head is the newest commit of a repo.
 type Head struct {
 	Commit cid.Cid
@@ -76,7 +81,72 @@ type Head struct {
 	Data   cid.Cid // root of the MST
 }
 
+// Store is the repos of one PDS database.
+type Store struct {
+	db        *migrations.DB
+	sequencer *sequencer.Sequencer
+	rules     *lexicons.Rules
+	keys      KeySource
+	now       func() time.Time
+
+	nodes *lru.Cache[cid.Cid, *storedNode] // by content: never stale
+	queue queue
+
+	mu     sync.Mutex
+	actors map[syntax.DID]*actor           // of DIDs that write just now; guarded by mu
+	heads  *lru.Cache[syntax.DID, repoRow] // of those that did lately; a stale one costs a retry
+
+	transactions, commits, conflicts atomic.Int64
+}
+
+// New checks the configuration. It starts nothing: writes wait until Run.
+func New(cfg Config) (*Store, error) {
+	switch {
+	case cfg.DB == nil:
+		return nil, errors.New("new repostore: no database")
+	case cfg.Sequencer == nil:
+		return nil, errors.New("new repostore: no sequencer")
+	case cfg.Rules == nil:
+		return nil, errors.New("new repostore: no rules")
+	case cfg.Keys == nil:
+		return nil, errors.New("new repostore: no key source")
+	case cfg.CachedNodes < 0:
+		return nil, fmt.Errorf("new repostore: CachedNodes is %d", cfg.CachedNodes)
+	}
+	if cfg.CachedNodes == 0 {
+		cfg.CachedNodes = DefaultCachedNodes
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	nodes, err := lru.New[cid.Cid, *storedNode](cfg.CachedNodes)
+	if err != nil {
+		return nil, fmt.Errorf("new repostore: %w", err)
+	}
+	heads, err := lru.New[syntax.DID, repoRow](cachedHeads)
+	if err != nil {
+		return nil, fmt.Errorf("new repostore: %w", err)
+	}
+	return &Store{
+		db: cfg.DB, sequencer: cfg.Sequencer, rules: cfg.Rules, keys: cfg.Keys, now: cfg.Now,
+		nodes: nodes, heads: heads, actors: map[syntax.DID]*actor{},
+		queue: queue{wake: make(chan struct{}, 1)},
+	}, nil
+}
+
+// Stats counts what the committer has done since New.
+type Stats struct {
+	Commits      int64 // commits that landed
+	Transactions int64 // that carried them: fewer, when writes came together
+	Conflicts    int64 // chains of commits dropped because another process had moved the head
+}
+
+// Stats answers the counters.
+func (s *Store) Stats() Stats {
+	return Stats{Commits: s.commits.Load(), Transactions: s.transactions.Load(), Conflicts: s.conflicts.Load()}
+}
+
 // recordURI is the AT URI of a record of did.
 func recordURI(did syntax.DID, path string) syntax.ATURI {
-	return syntax.ATURI(fmt.Sprintf("at://%s/%s", did, path))
+	return syntax.ATURI("at://" + string(did) + "/" + path)
 }

@@ -1,0 +1,325 @@
+package repostore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/repo"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/ipfs/go-cid"
+
+	"herbarium.garden/lexicons"
+	"herbarium.garden/pds/sequencer"
+)
+
+// maxRevAhead is how far a repo's rev may be ahead of the clock. Relays refuse
+// commits from the future, so one more would only dig deeper.
+const maxRevAhead = 24 * time.Hour
+
+// batch is a batch of writes while it is prepared.
+type batch struct {
+	store   *Store
+	view    view
+	tree    *tree
+	layer   *layer
+	now     time.Time
+	rev     syntax.TID
+	ops     []sequencer.Op
+	added   []block // records that the commit's CAR must carry
+	changes []lexicons.Change
+	results []WriteResult
+}
+
+// prepare makes the layer of a batch; nil when no write changes anything. The
+// caller has the DID's turn. A panic fails this batch only.
+func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, writes []Write, opts Options) (_ *layer, _ *Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("prepare commit of %s: panic: %v\n%s", did, p, debug.Stack())
+		}
+	}()
+	tip := f.tip()
+	if opts.SwapCommit != nil && *opts.SwapCommit != tip.Commit {
+		return nil, nil, fmt.Errorf("%w: the repo's commit is %s; head %s", ErrInvalidSwap, tip.Commit, tip.Commit)
+	}
+	b := &batch{store: s, now: s.now()}
+	if b.rev, err = nextRev(tip.Rev, b.now); err != nil {
+		return nil, nil, fmt.Errorf("prepare commit of %s: %w", did, err)
+	}
+	b.layer = &layer{
+		repoID: f.base.id, base: tip,
+		records: make(map[string]*recordChange, len(writes)), tombstones: map[string]*lexicons.Tombstone{}, edges: map[string]lexicons.StrongRef{},
+	}
+	// The layer in the making lies on top: a write sees the earlier ones of its batch.
+	b.view = view{store: s, did: did, repoID: f.base.id, head: tip, layers: append(f.layers[:len(f.layers):len(f.layers)], b.layer), read: reader{s.db.Read}}
+	if b.tree, err = openTree(ctx, &b.view, tip.Data); err != nil {
+		return nil, nil, err
+	}
+	for i := range writes {
+		if err := b.write(ctx, &writes[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := lexicons.RefusedBy(s.rules.CheckBatch(b.changes)); err != nil {
+		return nil, nil, err
+	}
+	result := &Result{Writes: b.results}
+	if len(b.ops) == 0 {
+		// No commit: without a changed node its CAR would have no MST (trap C).
+		return nil, result, nil
+	}
+	if err := b.sign(ctx); err != nil {
+		return nil, nil, err
+	}
+	result.Commit = &CommitMeta{CID: b.layer.head.Commit, Rev: b.layer.head.Rev}
+	return b.layer, result, nil
+}
+
+// nextRev answers a rev after prev: the time, or the next microsecond when the
+// clock has not passed prev.
+func nextRev(prev syntax.TID, now time.Time) (syntax.TID, error) {
+	last := prev.Time()
+	if last.After(now.Add(maxRevAhead)) {
+		return "", fmt.Errorf("rev %s is of %s, more than %s ahead of the clock", prev, last.Format(time.RFC3339), maxRevAhead)
+	}
+	if !now.After(last) || now.UnixMicro() == last.UnixMicro() {
+		now = last.Add(time.Microsecond)
+	}
+	return syntax.NewTIDFromTime(now, prev.ClockID()), nil
+}
+
+// write takes one write into the batch.
+func (b *batch) write(ctx context.Context, w *Write) error {
+	path := string(w.Collection) + "/" + string(w.RecordKey)
+	uri := recordURI(b.view.did, path)
+	change := lexicons.Change{Action: w.Action, DID: b.view.did, URI: uri, RecordKey: w.RecordKey, Record: w.Record, Now: b.now}
+	if _, repeated := b.layer.records[path]; repeated {
+		// The rules may know a graver name for it.
+		if err := lexicons.RefusedBy(b.store.rules.CheckBatch(append(b.changes, change))); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %s", ErrRepeatedPath, uri)
+	}
+	stands, err := b.tree.get(ctx, path)
+	if err != nil {
+		return err
+	}
+	if err := w.checkSwap(uri, stands); err != nil {
+		return err
+	}
+	action, err := w.resolve(uri, stands)
+	if err != nil {
+		return err
+	}
+	change.Action = action
+	b.changes = append(b.changes, change)
+	result := WriteResult{URI: uri, Action: action}
+	if w.Record != nil {
+		result.CID = &w.Record.CID
+	}
+	if same := stands != nil && result.CID != nil && *stands == *result.CID; same || (stands == nil && action == lexicons.Delete) {
+		b.results = append(b.results, result)
+		return nil
+	}
+	if stands != nil {
+		prev, err := b.view.record(ctx, path)
+		if err != nil {
+			return fmt.Errorf("read record %s: %w", uri, err)
+		}
+		if prev == nil || prev.cid != *stands {
+			return fmt.Errorf("record %s: %w", uri, errMoved)
+		}
+		change.Prev = &lexicons.StoredRecord{URI: uri, CID: prev.cid, CBOR: prev.cbor}
+		b.changes[len(b.changes)-1] = change
+	}
+	if result.Findings, err = b.store.rules.CheckState(ctx, change, &snapshot{view: &b.view, now: b.now}); err != nil {
+		return fmt.Errorf("check rules of %s: %w", uri, err)
+	}
+	if err := lexicons.RefusedBy(result.Findings); err != nil {
+		return err
+	}
+	if err := b.tree.set(ctx, path, result.CID); err != nil {
+		return err
+	}
+	result.Changed = true
+	b.results = append(b.results, result)
+	return b.note(ctx, path, change)
+}
+
+// checkSwap compares the write's swapRecord with what stands at its path.
+func (w *Write) checkSwap(uri syntax.ATURI, stands *cid.Cid) error {
+	if w.SwapRecord == nil {
+		return nil
+	}
+	want := w.SwapRecord.CID
+	switch {
+	case want == nil && stands == nil, want != nil && stands != nil && *want == *stands:
+		return nil
+	case stands == nil:
+		return fmt.Errorf("%w: %s holds no record", ErrInvalidSwap, uri)
+	default:
+		return fmt.Errorf("%w: %s is another record; stands %s %s", ErrInvalidSwap, uri, uri, stands)
+	}
+}
+
+// resolve answers what the write comes to.
+func (w *Write) resolve(uri syntax.ATURI, stands *cid.Cid) (lexicons.Action, error) {
+	if (w.Action == lexicons.Delete) != (w.Record == nil) {
+		return "", fmt.Errorf("%s %s: a delete has no record, any other write has one", w.Action, uri)
+	}
+	switch w.Action {
+	case lexicons.Create:
+		if stands != nil {
+			return "", fmt.Errorf("%w: %s; stands %s %s", ErrRecordExists, uri, uri, stands)
+		}
+		return lexicons.Create, nil
+	case lexicons.Update:
+		if stands == nil {
+			return "", fmt.Errorf("%w: %s cannot be updated; create it", ErrRecordNotFound, uri)
+		}
+		return lexicons.Update, nil
+	case Put:
+		if stands == nil {
+			return lexicons.Create, nil
+		}
+		return lexicons.Update, nil
+	case lexicons.Delete:
+		return lexicons.Delete, nil
+	}
+	return "", fmt.Errorf("%s: no such action: %q", uri, w.Action)
+}
+
+// note records a change of the tree in the layer and for the event.
+func (b *batch) note(ctx context.Context, path string, change lexicons.Change) error {
+	op := sequencer.Op{Action: string(change.Action), Path: path}
+	row := &recordChange{fresh: change.Prev == nil}
+	if change.Prev != nil {
+		op.Prev = &change.Prev.CID
+	}
+	if rec := change.Record; rec != nil {
+		op.CID = &rec.CID
+		row.cid, row.cbor, row.blobs, row.rev = rec.CID, rec.CBOR, rec.Blobs, b.rev
+		b.added = append(b.added, block{rec.CID, rec.CBOR})
+	}
+	b.ops = append(b.ops, op)
+	b.layer.records[path] = row
+	return b.noteChain(ctx, path, change)
+}
+
+// noteChain keeps tombstones and supersedes edges in step with a change.
+func (b *batch) noteChain(ctx context.Context, path string, change lexicons.Change) error {
+	collection := change.URI.Collection()
+	if collection == lexicons.ObservationNSID && change.Record != nil {
+		if ref := lexicons.ReadObservation(change.Record.Value).Supersedes; ref != nil {
+			b.layer.edges[path] = *ref
+		}
+	}
+	if !lexicons.Enforced(collection) {
+		return nil
+	}
+	switch change.Action {
+	case lexicons.Create:
+		stone, err := b.view.tombstone(ctx, path)
+		if err != nil {
+			return fmt.Errorf("read tombstone %s: %w", change.URI, err)
+		}
+		if stone != nil {
+			b.layer.tombstones[path] = nil
+		}
+	case lexicons.Delete:
+		stone := &lexicons.Tombstone{URI: change.URI, CID: change.Prev.CID, DeletedAt: b.now}
+		if collection == lexicons.ObservationNSID {
+			// One that no longer parses had no edge either.
+			if prev, err := lexicons.ParseCBOR(collection, change.Prev.CBOR); err == nil {
+				stone.Supersedes = lexicons.ReadObservation(prev.Value).Supersedes
+			}
+		}
+		b.layer.tombstones[path] = stone
+	}
+	return nil
+}
+
+// sign ends the batch: nodes, commit and the event's CAR.
+func (b *batch) sign(ctx context.Context) error {
+	diff, err := b.tree.diff(ctx)
+	if err != nil {
+		return err
+	}
+	b.layer.nodes = diff.nodes
+	key, err := b.store.keys.SigningKey(ctx, b.view.did)
+	if err != nil {
+		return fmt.Errorf("signing key of %s: %w", b.view.did, err)
+	}
+	commit := repo.Commit{DID: string(b.view.did), Version: repo.ATPROTO_REPO_VERSION, Data: diff.root, Rev: string(b.rev)}
+	signed, err := signCommit(commit, key)
+	if err != nil {
+		return err
+	}
+	b.layer.head = Head{Commit: signed.cid, Rev: b.rev, Data: diff.root}
+	b.layer.commitBlock = signed.raw
+	car, err := eventCAR(signed, diff.proof, b.added)
+	if err != nil {
+		return err
+	}
+	base := b.layer.base
+	b.layer.event = sequencer.CommitDraft{
+		DID: b.view.did, Rev: b.rev, Since: &base.Rev, Commit: signed.cid, PrevData: &base.Data,
+		Ops: b.ops, Blocks: car, Time: b.now,
+	}
+	for _, n := range diff.nodes {
+		if n != nil {
+			b.store.nodes.Add(n.cid, n)
+		}
+	}
+	return nil
+}
+
+// eventCAR is the CAR of a #commit: the commit, the nodes that prove its
+// operations, root first, and the records that it adds.
+func eventCAR(commit block, proof, added []block) ([]byte, error) {
+	size := len(carHeadStart) + commitCIDLength + len(carHeadEnd)
+	var seen = make(map[cid.Cid]struct{}, 1+len(proof)+len(added))
+	for _, part := range [][]block{{commit}, proof, added} {
+		for _, b := range part {
+			size += len(b.raw) + commitCIDLength + 4
+		}
+	}
+	if size > MaxCommitBytes {
+		return nil, fmt.Errorf("%w: about %d bytes of at most %d; write fewer records in one batch", ErrCommitTooBig, size, MaxCommitBytes)
+	}
+	car := appendCARHeader(make([]byte, 0, size), commit.cid)
+	for _, part := range [][]block{{commit}, proof, added} {
+		for _, b := range part {
+			if _, ok := seen[b.cid]; ok {
+				continue
+			}
+			seen[b.cid] = struct{}{}
+			car = appendCARBlock(car, b.cid, b.raw)
+		}
+	}
+	return car, nil
+}
+
+// signer is the part of a private key that a commit needs.
+type signer interface {
+	HashAndSign(content []byte) ([]byte, error)
+}
+
+// signCommit signs and encodes a commit.
+func signCommit(c repo.Commit, key signer) (block, error) {
+	unsigned, err := c.UnsignedBytes()
+	if err != nil {
+		return block{}, fmt.Errorf("encode commit: %w", err)
+	}
+	if c.Sig, err = key.HashAndSign(unsigned); err != nil {
+		return block{}, fmt.Errorf("sign commit: %w", err)
+	}
+	var raw bytes.Buffer
+	if err := c.MarshalCBOR(&raw); err != nil {
+		return block{}, fmt.Errorf("encode commit: %w", err)
+	}
+	return block{dagCBOR(raw.Bytes()), raw.Bytes()}, nil
+}

@@ -1,0 +1,200 @@
+package repostore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/ipfs/go-cid"
+	"gorm.io/gorm"
+
+	"herbarium.garden/lexicons"
+	"herbarium.garden/migrations"
+)
+
+// errMoved says that a node is not where the head in hand says: somebody else
+// has written the repo, or the store is corrupt. The head tells which.
+var errMoved = errors.New("repostore: an MST node is not where its parent says")
+
+// each scans the rows of a query.
+func each(db *gorm.DB, scan func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := db.Raw(query, args...).Rows()
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return errors.Join(err, rows.Close())
+		}
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// one scans the row of a query that has one row at most.
+func one(db *gorm.DB, query string, args []any, into ...any) (found bool, err error) {
+	err = each(db, func(rows *sql.Rows) error {
+		found = true
+		return rows.Scan(into...)
+	}, query, args...)
+	return found && err == nil, err
+}
+
+// castCID reads a CID column.
+func castCID(raw []byte) (cid.Cid, error) {
+	c, err := cid.Cast(raw)
+	if err != nil {
+		return cid.Undef, fmt.Errorf("%w: CID column: %w", ErrCorrupt, err)
+	}
+	return c, nil
+}
+
+// reader asks the tables, through a pool or inside one transaction.
+type reader struct{ db *gorm.DB }
+
+// repoRow is a row of repos without the commit block.
+type repoRow struct {
+	id int64
+	Head
+}
+
+// repo answers ErrRepoNotFound for a DID without one.
+func (r reader) repo(ctx context.Context, did syntax.DID) (repoRow, error) {
+	var (
+		row        repoRow
+		head, data []byte
+		rev        string
+	)
+	found, err := one(r.db.WithContext(ctx), "SELECT id, head, rev, data FROM repos WHERE did = ?", []any{string(did)}, &row.id, &head, &rev, &data)
+	if err != nil {
+		return repoRow{}, fmt.Errorf("read head of %s: %w", did, err)
+	}
+	if !found {
+		return repoRow{}, fmt.Errorf("%w: %s", ErrRepoNotFound, did)
+	}
+	row.Rev = syntax.TID(rev)
+	if row.Commit, err = castCID(head); err != nil {
+		return repoRow{}, err
+	}
+	row.Data, err = castCID(data)
+	return row, err
+}
+
+// commitBlock answers the stored commit of the head.
+func (r reader) commitBlock(ctx context.Context, repoID int64) ([]byte, error) {
+	var raw []byte
+	found, err := one(r.db.WithContext(ctx), "SELECT commit_block FROM repos WHERE id = ?", []any{repoID}, &raw)
+	if err == nil && !found {
+		err = ErrRepoNotFound
+	}
+	return raw, err
+}
+
+func (r reader) node(ctx context.Context, repoID int64, pos position, want cid.Cid) (*storedNode, error) {
+	return r.oneNode(ctx, want, "SELECT cid, block FROM nodes WHERE repo_id = ? AND lower_key = ? AND height = ?", repoID, pos.lower, pos.height)
+}
+
+func (r reader) top(ctx context.Context, repoID int64, want cid.Cid) (*storedNode, error) {
+	return r.oneNode(ctx, want, "SELECT cid, block FROM nodes WHERE repo_id = ? AND lower_key = '' ORDER BY height DESC LIMIT 1", repoID)
+}
+
+func (r reader) oneNode(ctx context.Context, want cid.Cid, query string, args ...any) (*storedNode, error) {
+	var key, raw []byte
+	found, err := one(r.db.WithContext(ctx), query, args, &key, &raw)
+	if err != nil {
+		return nil, fmt.Errorf("read MST node %s: %w", want, err)
+	}
+	if !found || string(key) != want.KeyString() {
+		return nil, errMoved
+	}
+	return decodeNode(want, raw)
+}
+
+// record answers nil for a path without a record.
+func (r reader) record(ctx context.Context, did syntax.DID, path string) (*recordChange, error) {
+	var (
+		key, raw []byte
+		rev      string
+	)
+	found, err := one(r.db.WithContext(ctx), `SELECT records.cid, records.rev, records.block FROM records
+		JOIN repos ON repos.id = records.repo_id WHERE repos.did = ? AND records.path = ?`, []any{string(did), path}, &key, &rev, &raw)
+	if err != nil || !found {
+		return nil, err
+	}
+	c, err := castCID(key)
+	return &recordChange{cid: c, cbor: raw, rev: syntax.TID(rev)}, err
+}
+
+// tombstone answers nil for a path without one.
+func (r reader) tombstone(ctx context.Context, did syntax.DID, path string) (*lexicons.Tombstone, error) {
+	var (
+		key, targetKey []byte
+		at             string
+		target         sql.NullString
+	)
+	found, err := one(r.db.WithContext(ctx), `SELECT t.cid, t.deleted_at, s.target, s.target_cid FROM tombstones t
+		LEFT JOIN supersedes s ON s.did = t.did AND s.successor = t.path WHERE t.did = ? AND t.path = ?`,
+		[]any{string(did), path}, &key, &at, &target, &targetKey)
+	if err != nil || !found {
+		return nil, err
+	}
+	stone := &lexicons.Tombstone{URI: recordURI(did, path)}
+	if stone.CID, err = castCID(key); err != nil {
+		return nil, err
+	}
+	if stone.DeletedAt, err = migrations.ParseTime(at); err != nil {
+		return nil, fmt.Errorf("%w: tombstone %s: %w", ErrCorrupt, stone.URI, err)
+	}
+	if target.Valid {
+		ref := lexicons.StrongRef{URI: syntax.ATURI(target.String)}
+		if ref.CID, err = castCID(targetKey); err != nil {
+			return nil, err
+		}
+		stone.Supersedes = &ref
+	}
+	return stone, nil
+}
+
+// blob answers nil for one that was not uploaded.
+func (r reader) blob(ctx context.Context, did syntax.DID, c cid.Cid) (*Blob, error) {
+	b := Blob{CID: c}
+	var at string
+	found, err := one(r.db.WithContext(ctx), `SELECT b.mime_type, b.size, b.uploaded_at FROM blobs b
+		JOIN repos ON repos.id = b.repo_id WHERE repos.did = ? AND b.cid = ?`, []any{string(did), c.Bytes()}, &b.MimeType, &b.Size, &at)
+	if err != nil || !found {
+		return nil, err
+	}
+	b.UploadedAt, err = migrations.ParseTime(at)
+	return &b, err
+}
+
+// insertion is an INSERT of many rows. It runs in statements of a few fixed
+// sizes, so that few texts exist to be prepared.
+type insertion struct{ texts map[int]string }
+
+// insertionSizes are the rows per statement, greatest first, down to 1.
+var insertionSizes = []int{32, 8, 4, 2, 1}
+
+func newInsertion(into string, columns int, conflict string) insertion {
+	tuple := "(?" + strings.Repeat(", ?", columns-1) + ")"
+	i := insertion{texts: make(map[int]string, len(insertionSizes))}
+	for _, n := range insertionSizes {
+		i.texts[n] = "INSERT INTO " + into + " VALUES " + tuple + strings.Repeat(", "+tuple, n-1) + conflict
+	}
+	return i
+}
+
+// run inserts rows, the values of which follow each other in args.
+func (i insertion) run(tx *gorm.DB, columns int, args []any) error {
+	for _, n := range insertionSizes {
+		for len(args) >= n*columns {
+			if err := tx.Exec(i.texts[n], args[:n*columns]...).Error; err != nil {
+				return err
+			}
+			args = args[n*columns:]
+		}
+	}
+	return nil
+}
