@@ -3,9 +3,9 @@ package sequencer
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"log/slog"
-	"net/http"
+	"sync"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -14,9 +14,10 @@ import (
 	"herbarium.garden/migrations"
 )
 
-type cborMarshaler interface{ MarshalCBOR(w io.Writer) error }
-
-var errNotYet = errors.New("sequencer: not built yet")
+// ErrSequence is wrapped by an error about a log that contradicts itself: seq
+// would run backwards. It is our own corruption (a database restored under a
+// running process, a restore without Advance) and must stop the process.
+var ErrSequence = errors.New("event sequence ran backwards")
 
 // Config is what a Sequencer is made of. DB is required.
 type Config struct {
@@ -30,6 +31,16 @@ type Config struct {
 	HoldBack func(ctx context.Context) (seq int64, err error)
 	// MaxSubscribers bounds open websocket connections; DefaultMaxSubscribers when zero.
 	MaxSubscribers int
+	// WriteTimeout is how long one frame may take to be sent before the
+	// subscriber counts as too slow; DefaultWriteTimeout when zero.
+	WriteTimeout time.Duration
+	// PingEvery is how long a connection may be silent before it is pinged;
+	// DefaultPingEvery when zero.
+	PingEvery time.Duration
+	// PollEvery is how often Run looks for events of other processes; when zero
+	// 250 ms on Postgres, where other replicas append, and a second on SQLite,
+	// where it only mends a Published that never came.
+	PollEvery time.Duration
 
 	Now func() time.Time // time.Now when nil
 }
@@ -39,6 +50,8 @@ const (
 	DefaultRetention      = 72 * time.Hour
 	MaxRetention          = 30 * 24 * time.Hour
 	DefaultMaxSubscribers = 1000
+	DefaultWriteTimeout   = 30 * time.Second
+	DefaultPingEvery      = 30 * time.Second
 )
 
 // Event is one stored event.
@@ -46,95 +59,220 @@ type Event struct {
 	Seq       int64
 	DID       syntax.DID
 	Kind      Kind
-	Frame     []byte // the whole websocket message: header and body. Not to be changed
-	CreatedAt string // RFC 3339, milliseconds, UTC
+	Frame     []byte // the whole websocket message: header and body. Shared: not to be changed
+	CreatedAt string // when it was appended (migrations.FormatTime)
 }
 
-// Sequencer is the event log of one PDS database.
-type Sequencer struct{}
+// Sequencer is the event log of one PDS database. Its methods are safe for
+// concurrent use.
+type Sequencer struct {
+	cfg  Config
+	db   *migrations.DB
+	log  *slog.Logger
+	now  func() time.Time
+	ring *ring
+
+	closed    chan struct{} // closed by Close
+	closeOnce sync.Once
+
+	mu          sync.Mutex
+	subscribers map[*subscriber]struct{} // guarded by mu
+	open        sync.WaitGroup           // one for each subscriber; Add only under mu, before closing
+	erasures    int64                    // guarded by mu: the count that the ring is in keeping with
+}
 
 // New checks the configuration and reads where the log ends. It starts nothing.
-func New(ctx context.Context, cfg Config) (*Sequencer, error) { return nil, errNotYet }
-
-// Batch is what one Append appended. It means nothing until the transaction
-// has committed.
-type Batch struct{ events []Event }
-
-// Last is the seq of the batch's last event, 0 when it is empty.
-func (b Batch) Last() int64 {
-	if len(b.events) == 0 {
-		return 0
+func New(ctx context.Context, cfg Config) (*Sequencer, error) {
+	if cfg.DB == nil {
+		return nil, errors.New("sequencer: Config.DB is required")
 	}
-	return b.events[len(b.events)-1].Seq
+	if cfg.Retention < 0 || cfg.Retention > MaxRetention {
+		return nil, fmt.Errorf("sequencer: retention of %s, want at most %s", cfg.Retention, MaxRetention)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	cfg.Retention = orDefault(cfg.Retention, DefaultRetention)
+	cfg.MaxSubscribers = orDefault(cfg.MaxSubscribers, DefaultMaxSubscribers)
+	cfg.WriteTimeout = orDefault(cfg.WriteTimeout, DefaultWriteTimeout)
+	cfg.PingEvery = orDefault(cfg.PingEvery, DefaultPingEvery)
+	poll := time.Second
+	if cfg.DB.Dialect == migrations.Postgres {
+		poll = 250 * time.Millisecond
+	}
+	cfg.PollEvery = orDefault(cfg.PollEvery, poll)
+
+	s := &Sequencer{
+		cfg: cfg, db: cfg.DB, log: cfg.Log, now: cfg.Now,
+		closed: make(chan struct{}), subscribers: map[*subscriber]struct{}{},
+	}
+	state, err := s.state(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var stored int64
+	if err := s.db.Read.WithContext(ctx).Raw("SELECT COALESCE(MAX(seq), 0) FROM events").Scan(&stored).Error; err != nil {
+		return nil, fmt.Errorf("read event log: %w", err)
+	}
+	if stored > state.LastSeq {
+		return nil, fmt.Errorf("%w: event %d is stored, but the sequence stands at %d", ErrSequence, stored, state.LastSeq)
+	}
+	s.ring, s.erasures = newRing(state.LastSeq), state.Erasures
+	return s, nil
 }
 
-// Append gives the drafts their seqs, in order, and stores their frames,
-// inside the caller's transaction (tx). Call it once, as the last statement of
-// the transaction: from here to the commit every other appender of the
-// database waits, which is what makes commit order seq order.
-func (s *Sequencer) Append(ctx context.Context, tx *gorm.DB, drafts ...Draft) (Batch, error) {
-	return Batch{}, errNotYet
+func orDefault[T comparable](v, byDefault T) T {
+	var zero T
+	if v == zero {
+		return byDefault
+	}
+	return v
 }
 
-// Published says that the transaction which appended the batch has committed:
-// readers wake and get the frames from memory. A process that dies before this
-// loses nothing, for readers also find the events in the database.
-func (s *Sequencer) Published(b Batch) {}
+// sequenceRow is the one row of event_sequence.
+type sequenceRow struct {
+	LastSeq   int64
+	PrunedSeq int64
+	Erasures  int64
+}
 
-// ReadFrom returns up to limit events with a seq greater than cursor, in order.
-// It returns none, and no error, at the end of the log.
+func (s *Sequencer) state(ctx context.Context) (sequenceRow, error) {
+	var row sequenceRow
+	err := s.db.Read.WithContext(ctx).Raw("SELECT last_seq, pruned_seq, erasures FROM event_sequence WHERE id = 1").Scan(&row).Error
+	if err != nil {
+		return row, fmt.Errorf("read event sequence: %w", err)
+	}
+	return row, nil
+}
+
+// Run looks for what other processes did to the log until ctx ends, then
+// closes the subscribers' connections (Close).
+func (s *Sequencer) Run(ctx context.Context) error {
+	defer func() { _ = s.Close() }()
+	tick := time.NewTicker(s.cfg.PollEvery)
+	defer tick.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		// A database that is away for a while is no reason to stop: appenders fail
+		// by themselves, readers wait. Said once per outage.
+		err := s.poll(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "event log cannot be polled", "err", err)
+		}
+		failing = err != nil
+	}
+}
+
+// poll brings the ring up to what the database says.
+func (s *Sequencer) poll(ctx context.Context) error {
+	state, err := s.state(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	erased := state.Erasures != s.erasures
+	s.erasures = state.Erasures
+	s.mu.Unlock()
+	if erased {
+		s.ring.forget()
+	}
+	s.ring.notice(state.LastSeq)
+	return nil
+}
+
+// ReadFrom returns up to limit events with a seq greater than cursor, in
+// order, fewer when they are large. It returns none, and no error, at the end
+// of the log. A cursor below Oldest misses what retention removed.
 func (s *Sequencer) ReadFrom(ctx context.Context, cursor int64, limit int) ([]Event, error) {
-	return nil, errNotYet
+	if events, ok := s.ring.read(cursor, limit); ok {
+		return events, nil
+	}
+	return s.readStored(ctx, cursor, limit)
 }
 
-// Wait blocks until the log has an event after cursor, or ctx ends.
-func (s *Sequencer) Wait(ctx context.Context, cursor int64) error { return errNotYet }
+// pageBytes bounds the frames of one page from the database, past the first.
+const pageBytes = 4 << 20
 
-// Last is the highest seq ever given out and committed, 0 for none.
-func (s *Sequencer) Last(ctx context.Context) (int64, error) { return 0, errNotYet }
+func (s *Sequencer) readStored(ctx context.Context, cursor int64, limit int) (events []Event, err error) {
+	rows, err := s.db.Read.WithContext(ctx).
+		Raw("SELECT seq, did, kind, frame, created_at FROM events WHERE seq > ? ORDER BY seq LIMIT ?", cursor, limit).Rows()
+	if err != nil {
+		return nil, fmt.Errorf("read events after %d: %w", cursor, err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for size := 0; size < pageBytes && rows.Next(); {
+		var e Event
+		if err := rows.Scan(&e.Seq, &e.DID, &e.Kind, &e.Frame, &e.CreatedAt); err != nil {
+			return nil, fmt.Errorf("read events after %d: %w", cursor, err)
+		}
+		size += len(e.Frame)
+		events = append(events, e)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read events after %d: %w", cursor, err)
+	}
+	return events, nil
+}
+
+// Wait blocks until ReadFrom(cursor) has something, or ctx ends.
+func (s *Sequencer) Wait(ctx context.Context, cursor int64) error {
+	for {
+		has, known, bell := s.ring.tell(cursor)
+		if !known {
+			var err error
+			if has, err = s.storedAfter(ctx, cursor); err != nil {
+				return err
+			}
+		}
+		if has {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-bell:
+		}
+	}
+}
+
+func (s *Sequencer) storedAfter(ctx context.Context, cursor int64) (has bool, err error) {
+	err = s.db.Read.WithContext(ctx).Raw("SELECT EXISTS (SELECT 1 FROM events WHERE seq > ?)", cursor).Scan(&has).Error
+	if err != nil {
+		return false, fmt.Errorf("look for events after %d: %w", cursor, err)
+	}
+	return has, nil
+}
+
+// Last is the highest seq given out and committed by any process, 0 for none.
+func (s *Sequencer) Last(ctx context.Context) (int64, error) {
+	state, err := s.state(ctx)
+	return state.LastSeq, err
+}
 
 // Oldest is the cursor from which the log is complete: a reader behind it has
 // missed events that retention removed. 0 when nothing was removed yet.
-func (s *Sequencer) Oldest(ctx context.Context) (int64, error) { return 0, errNotYet }
-
-// Erase removes every stored event of a DID, inside the caller's transaction
-// (tx): after the deletion of an account, or a purge, its older events must not
-// be read again. Append the #account event after it. Call Erased once the
-// transaction has committed.
-func (s *Sequencer) Erase(ctx context.Context, tx *gorm.DB, did syntax.DID) error { return errNotYet }
-
-// Erased drops the frames of a DID from memory after Erase has committed.
-func (s *Sequencer) Erased(did syntax.DID) {}
+func (s *Sequencer) Oldest(ctx context.Context) (int64, error) {
+	state, err := s.state(ctx)
+	return state.PrunedSeq, err
+}
 
 // Advance makes every seq to come greater than atLeast, and never lowers it.
 // A restore from a backup calls it, for consumers may have seen seqs that the
 // backup has not.
-func (s *Sequencer) Advance(ctx context.Context, atLeast int64) error { return errNotYet }
-
-// Prune removes events older than Retention and returns how many. What
-// HoldBack has not read yet stays, up to MaxRetention.
-func (s *Sequencer) Prune(ctx context.Context) (int64, error) { return 0, errNotYet }
-
-// Run looks for events of other processes on the same database (Postgres) and,
-// when ctx ends, closes the subscribers' connections with code 1001.
-func (s *Sequencer) Run(ctx context.Context) error { return errNotYet }
-
-// Serve answers com.atproto.sync.subscribeRepos: it upgrades the request and
-// sends frames until the client or the server goes. A nil cursor means from now
-// on. An error is returned only while the request can still be answered in
-// plain HTTP.
-func (s *Sequencer) Serve(w http.ResponseWriter, r *http.Request, cursor *int64) error {
-	return errNotYet
+func (s *Sequencer) Advance(ctx context.Context, atLeast int64) error {
+	err := s.db.Tx(ctx, func(tx *gorm.DB) error {
+		return tx.Exec("UPDATE event_sequence SET last_seq = ? WHERE id = 1 AND last_seq < ?", atLeast, atLeast).Error
+	})
+	if err != nil {
+		return fmt.Errorf("advance event sequence to %d: %w", atLeast, err)
+	}
+	return s.poll(ctx)
 }
-
-// Subscriber tells about one open connection.
-type Subscriber struct {
-	Remote    string
-	UserAgent string
-	Since     time.Time
-	Cursor    int64 // last seq sent
-	Lag       int64 // events that it has not been sent yet
-}
-
-// Subscribers lists the open connections, oldest first.
-func (s *Sequencer) Subscribers() []Subscriber { return nil }
