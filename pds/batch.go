@@ -1,0 +1,141 @@
+package pds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/xrpc"
+	"herbarium.garden/pds/repostore"
+)
+
+const applyWritesMethod = "com.atproto.repo.applyWrites"
+
+type applyWritesInput struct {
+	Repo       syntax.AtIdentifier `json:"repo"`
+	Validate   *bool               `json:"validate"`
+	Writes     []json.RawMessage   `json:"writes"`
+	SwapCommit *syntax.CID         `json:"swapCommit"`
+}
+
+// batchWrite is any of the three members of the union writes.
+type batchWrite struct {
+	Type       string            `json:"$type"`
+	Collection syntax.NSID       `json:"collection"`
+	RecordKey  *syntax.RecordKey `json:"rkey"`
+	Value      json.RawMessage   `json:"value"`
+}
+
+type applyWritesOutput struct {
+	Commit  *commitMeta   `json:"commit,omitempty"`
+	Results []writeResult `json:"results"`
+}
+
+// writeResult is any of the three members of the union results.
+type writeResult struct {
+	Type             string                    `json:"$type"`
+	URI              syntax.ATURI              `json:"uri,omitempty"`
+	CID              string                    `json:"cid,omitempty"`
+	ValidationStatus lexicons.ValidationStatus `json:"validationStatus,omitempty"`
+}
+
+// applyWrites makes one commit of up to repostore.MaxWrites writes, or none.
+func (p *PDS) applyWrites(ctx context.Context, v xrpc.Viewer, in applyWritesInput) (*applyWritesOutput, error) {
+	options, err := p.writeOptions(ctx, v, in.Repo, in.SwapCommit)
+	if err != nil {
+		return nil, err
+	}
+	if len(in.Writes) > repostore.MaxWrites {
+		return nil, xrpc.InvalidRequest("Too many writes: %d; send at most %d in one call", len(in.Writes), repostore.MaxWrites)
+	}
+	batch, err := p.parseBatch(v.DID, in)
+	if err != nil {
+		return nil, err
+	}
+	if len(batch.writes) == 0 {
+		return &applyWritesOutput{Results: []writeResult{}}, nil
+	}
+	result, err := p.repos.Apply(ctx, v.DID, batch.writes, options)
+	if err != nil {
+		return nil, err
+	}
+	return batch.view(result), nil
+}
+
+// batch is the writes of one call with what the lexicons say of each.
+type batch struct {
+	writes   []repostore.Write
+	statuses []lexicons.ValidationStatus
+}
+
+func (p *PDS) parseBatch(did syntax.DID, in applyWritesInput) (batch, error) {
+	var b batch
+	mode := validationMode(in.Validate)
+	for i, raw := range in.Writes {
+		w, status, err := p.parseBatchWrite(did, raw, mode)
+		if err != nil {
+			return batch{}, inBatch(i, err)
+		}
+		b.writes = append(b.writes, w)
+		b.statuses = append(b.statuses, status)
+	}
+	return b, nil
+}
+
+func (p *PDS) parseBatchWrite(did syntax.DID, raw json.RawMessage, mode lexicons.ValidationMode) (repostore.Write, lexicons.ValidationStatus, error) {
+	var w batchWrite
+	if err := json.Unmarshal(raw, &w); err != nil {
+		return repostore.Write{}, "", xrpc.InvalidRequest("a write is malformed; see the lexicon of %s", applyWritesMethod)
+	}
+	switch w.Type {
+	case applyWritesMethod + "#create":
+		return p.parseWrite(did, lexicons.Create, w.Collection, p.keyOrNew(w.RecordKey), w.Value, mode)
+	case applyWritesMethod + "#update":
+		if w.RecordKey == nil {
+			return repostore.Write{}, "", xrpc.InvalidRequest("an update names no rkey; add it")
+		}
+		return p.parseWrite(did, lexicons.Update, w.Collection, *w.RecordKey, w.Value, mode)
+	case applyWritesMethod + "#delete":
+		if w.RecordKey == nil {
+			return repostore.Write{}, "", xrpc.InvalidRequest("a delete names no rkey; add it")
+		}
+		return repostore.Write{Action: lexicons.Delete, Collection: w.Collection, RecordKey: *w.RecordKey}, "", nil
+	default:
+		return repostore.Write{}, "", xrpc.InvalidRequest("$type of a write is not known; use %s#create, #update or #delete", applyWritesMethod)
+	}
+}
+
+// inBatch tells which write an error is about.
+func inBatch(i int, err error) error {
+	at := fmt.Sprintf("/writes/%d", i)
+	var refused *lexicons.Refused
+	if errors.As(err, &refused) {
+		moved := make([]lexicons.Finding, len(refused.Findings))
+		for j, f := range refused.Findings {
+			f.Path = at + "/value" + f.Path
+			moved[j] = f
+		}
+		return &lexicons.Refused{Findings: moved}
+	}
+	var answered *xrpc.Error
+	if errors.As(err, &answered) {
+		return xrpc.Errorf(answered.Status, answered.Name, "%s: %s", at, answered.Message)
+	}
+	return err
+}
+
+func (b batch) view(result *repostore.Result) *applyWritesOutput {
+	out := &applyWritesOutput{Commit: viewCommit(result.Commit), Results: make([]writeResult, len(b.writes))}
+	for i, w := range b.writes {
+		r := writeResult{Type: applyWritesMethod + "#" + string(w.Action) + "Result"}
+		if w.Action != lexicons.Delete {
+			r.URI, r.CID, r.ValidationStatus = result.Writes[i].URI, result.Writes[i].CID.String(), b.statuses[i]
+		}
+		out.Results[i] = r
+	}
+	return out
+}

@@ -1,0 +1,128 @@
+package pds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/ipfs/go-cid"
+
+	"herbarium.garden/blobstore"
+	"herbarium.garden/lexicons/xrpc"
+	"herbarium.garden/pds/repostore"
+)
+
+func (p *PDS) registerBlob(s *xrpc.Server) error {
+	return errors.Join(
+		xrpc.Upload(s, "com.atproto.repo.uploadBlob", xrpc.Member, p.uploadBlob, xrpc.MaxBody(p.blobs.Limit())),
+		xrpc.Stream(s, "com.atproto.sync.getBlob", xrpc.Read, p.getBlob),
+	)
+}
+
+type uploadBlobOutput struct {
+	Blob blobRef `json:"blob"`
+}
+
+// blobRef is the form in which a record refers to a blob
+// (https://atproto.com/specs/data-model#blob-type).
+type blobRef struct {
+	Type     string  `json:"$type"`
+	Ref      cidLink `json:"ref"`
+	MimeType string  `json:"mimeType"`
+	Size     int64   `json:"size"` // bytes
+}
+
+type cidLink struct {
+	Link string `json:"$link"`
+}
+
+// uploadBlob takes bytes in for an account of this host, which may be
+// deactivated: that is how a migration brings its blobs. They are temporary
+// until a record refers to them.
+func (p *PDS) uploadBlob(ctx context.Context, call *xrpc.Call, body io.Reader) (*uploadBlobOutput, error) {
+	v := call.Viewer
+	if v.Kind != xrpc.Account && v.Kind != xrpc.Service {
+		return nil, invalidToken("a blob is uploaded for an account; show its access token")
+	}
+	if err := notTakenDown(v); err != nil {
+		return nil, err
+	}
+	declared := call.Request.Header.Get("Content-Type")
+	if declared == "" && call.Request.ContentLength == 0 {
+		return nil, xrpc.InvalidRequest("the request has no body; send the bytes of the blob and their Content-Type")
+	}
+	if _, err := p.accounts.Get(ctx, v.DID); err != nil {
+		return nil, err
+	}
+	info, err := p.blobs.Receive(ctx, body, declared)
+	if err != nil {
+		return nil, uploadError(err, p.blobs.Limit())
+	}
+	err = p.repos.AddBlob(ctx, v.DID, repostore.Blob{CID: info.CID, MimeType: info.MimeType, Size: info.Size, UploadedAt: p.now()})
+	if err != nil {
+		return nil, fmt.Errorf("upload blob %s: %w", info.CID, err)
+	}
+	return &uploadBlobOutput{Blob: blobRef{Type: "blob", Ref: cidLink{info.CID.String()}, MimeType: info.MimeType, Size: info.Size}}, nil
+}
+
+func uploadError(err error, limit int64) error {
+	switch {
+	case errors.Is(err, blobstore.ErrTooLarge):
+		return xrpc.Errorf(http.StatusRequestEntityTooLarge, "PayloadTooLarge", "the blob is larger than the limit of this host; send at most %d bytes", limit)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return xrpc.InvalidRequest("the request body ended early; send it again")
+	}
+	return fmt.Errorf("upload blob: %w", err)
+}
+
+type getBlobParams struct {
+	DID syntax.DID `param:"did"`
+	CID cid.Cid    `param:"cid"`
+}
+
+// getBlob serves a blob that a record of that very repo refers to.
+func (p *PDS) getBlob(ctx context.Context, call *xrpc.Call, in getBlobParams) error {
+	a, err := p.openRepo(ctx, call.Viewer, in.DID.AtIdentifier())
+	if err != nil {
+		return err
+	}
+	blob, referenced, err := p.repos.GetBlob(ctx, a.DID, in.CID)
+	if err != nil {
+		return err
+	}
+	if !referenced {
+		return repostore.ErrBlobNotFound
+	}
+	content, err := p.blobs.Open(ctx, blob.CID)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = content.Close() }() // read only: nothing can be lost
+	serveBlob(call, blob, content)
+	return nil
+}
+
+// serveBlob answers with the bytes, a part of them, several parts, or none for
+// HEAD and If-None-Match. A blob's name is its hash, so a copy never ages. What
+// agents kept may be hostile to a browser: it is told to save it, not to show
+// or run it.
+func serveBlob(call *xrpc.Call, blob repostore.Blob, content io.ReadSeeker) {
+	name := blob.CID.String()
+	header := call.Writer.Header()
+	header.Set("Content-Type", blob.MimeType)
+	header.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name))
+	header.Set("ETag", `"`+name+`"`)
+	header.Set("Cache-Control", "private, max-age=31536000, immutable")
+	harmless(header)
+	http.ServeContent(call.Writer, call.Request, "", time.Time{}, content)
+}
+
+// harmless keeps a browser from sniffing or running a body that others wrote.
+func harmless(header http.Header) {
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+}

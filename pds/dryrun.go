@@ -1,0 +1,135 @@
+package pds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/xrpc"
+	"herbarium.garden/pds/repostore"
+)
+
+type validateRecordInput struct {
+	Repo       syntax.AtIdentifier `json:"repo"`
+	Collection syntax.NSID         `json:"collection"`
+	RecordKey  *syntax.RecordKey   `json:"rkey"`
+	Record     json.RawMessage     `json:"record"`
+	Action     lexicons.Action     `json:"action"`
+}
+
+type validateRecordOutput struct {
+	Valid            bool                      `json:"valid"`
+	Error            string                    `json:"error,omitempty"`
+	Message          string                    `json:"message,omitempty"`
+	CID              string                    `json:"cid,omitempty"`
+	ValidationStatus lexicons.ValidationStatus `json:"validationStatus,omitempty"`
+	Findings         []dryFinding              `json:"findings"`
+}
+
+type dryFinding struct {
+	lexicons.Finding
+	WouldReject bool `json:"wouldReject"`
+}
+
+// validateRecord is the dry run: what createRecord, putRecord or deleteRecord
+// would answer, and everything that the rules remark. It writes nothing.
+func (p *PDS) validateRecord(ctx context.Context, v xrpc.Viewer, in validateRecordInput) (*validateRecordOutput, error) {
+	if _, err := p.writeOptions(ctx, v, in.Repo, nil); err != nil {
+		return nil, err
+	}
+	out := &validateRecordOutput{}
+	w, err := p.dryWrite(in)
+	if err != nil {
+		return nil, err
+	}
+	var findings []lexicons.Finding
+	if w.Action != lexicons.Delete {
+		if findings, err = p.dryParse(v.DID, in, &w, out); err != nil {
+			return nil, err
+		}
+	}
+	if w.Action == lexicons.Delete || w.Record != nil {
+		stateful, err := p.dryApply(ctx, v.DID, w, out)
+		if err != nil {
+			return nil, err
+		}
+		findings = append(findings, stateful...)
+	}
+	out.judge(findings)
+	return out, nil
+}
+
+// dryWrite is the write in question, without its record.
+func (p *PDS) dryWrite(in validateRecordInput) (repostore.Write, error) {
+	w := repostore.Write{Action: in.Action, Collection: in.Collection, RecordKey: p.keyOrNew(in.RecordKey)}
+	switch in.Action {
+	case lexicons.Create:
+		w.Action = repostore.Put // with the key of an existing record it is an update
+	case lexicons.Update, lexicons.Delete:
+		if in.RecordKey == nil {
+			return w, xrpc.InvalidRequest("action %s names no record; add rkey", in.Action)
+		}
+	}
+	if in.Action != lexicons.Delete && len(in.Record) == 0 {
+		return w, xrpc.InvalidRequest("record is missing; add it, or set action to delete")
+	}
+	return w, nil
+}
+
+// dryParse runs what needs no state. A record that does not parse has no CID
+// and leaves w.Record nil.
+func (p *PDS) dryParse(did syntax.DID, in validateRecordInput, w *repostore.Write, out *validateRecordOutput) ([]lexicons.Finding, error) {
+	record, err := lexicons.ParseJSON(in.Collection, in.Record)
+	if err != nil {
+		return findingsOf(err)
+	}
+	w.Record, out.CID = record, record.CID.String()
+	var findings []lexicons.Finding
+	if out.ValidationStatus, err = p.catalog.Validate(record, w.RecordKey, lexicons.ValidateKnown); err != nil {
+		if findings, err = findingsOf(err); err != nil {
+			return nil, err
+		}
+	}
+	return append(findings, p.rules.CheckRecord(p.changeOf(did, *w))...), nil
+}
+
+// dryApply asks the repo. A refusal by its rules is among the findings; any
+// other goes straight into out.
+func (p *PDS) dryApply(ctx context.Context, did syntax.DID, w repostore.Write, out *validateRecordOutput) ([]lexicons.Finding, error) {
+	result, err := p.repos.DryRun(ctx, did, []repostore.Write{w}, repostore.Options{})
+	if err == nil {
+		return result.Writes[0].Findings, nil
+	}
+	if answered := translate(err); answered != nil {
+		out.Error, out.Message = answered.Name, answered.Message
+		return nil, nil
+	}
+	return findingsOf(err)
+}
+
+func findingsOf(err error) ([]lexicons.Finding, error) {
+	var refused *lexicons.Refused
+	if errors.As(err, &refused) {
+		return refused.Findings, nil
+	}
+	return nil, err
+}
+
+// judge fills in what the write would be answered.
+func (out *validateRecordOutput) judge(findings []lexicons.Finding) {
+	out.Findings = make([]dryFinding, len(findings))
+	for i, f := range findings {
+		out.Findings[i] = dryFinding{Finding: f, WouldReject: f.Refusal != ""}
+	}
+	var refused *lexicons.Refused
+	if errors.As(lexicons.RefusedBy(findings), &refused) {
+		out.Error, out.Message = refused.Name(), refused.Error()
+	}
+	out.Valid = out.Error == ""
+	if !out.Valid {
+		out.ValidationStatus = ""
+	}
+}

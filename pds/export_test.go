@@ -1,0 +1,31 @@
+package pds
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+)
+
+// ServiceClaims opens serviceClaims to the tests.
+type ServiceClaims = serviceClaims
+
+// SignServiceJWT opens signServiceJWT to the tests.
+func SignServiceJWT(key atcrypto.PrivateKey, claims ServiceClaims) (string, error) {
+	return signServiceJWT(key, claims)
+}
+
+// NewServiceVerifier opens serviceVerifier to the tests.
+func NewServiceVerifier(service syntax.DID, directory identity.Directory, now func() time.Time) (func(ctx context.Context, token string, method syntax.NSID) (syntax.DID, error), error) {
+	v, err := newServiceVerifier(service, directory, now)
+	if err != nil {
+		return nil, err
+	}
+	return v.verify, nil
+}
+
+// NewProxyClient opens newProxyClient to the tests.
+func NewProxyClient(devLoopback bool) *http.Client { return newProxyClient(devLoopback) }

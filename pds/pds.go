@@ -1,0 +1,168 @@
+package pds
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/blobstore"
+	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/xrpc"
+	"herbarium.garden/migrations"
+	"herbarium.garden/pds/account"
+	"herbarium.garden/pds/repostore"
+	"herbarium.garden/pds/sequencer"
+)
+
+// Config is what the operator decides about the host.
+type Config struct {
+	// PublicURL is where clients reach this host: a scheme and an authority.
+	PublicURL *url.URL
+	// ServiceDID names this service to others; it is the audience of the
+	// service tokens that we accept.
+	ServiceDID syntax.DID
+	// HandleDomains are the suffixes, each with its leading dot, under which
+	// accounts get handles here.
+	HandleDomains []string
+	// Visibility decides about the routes of class Read; cmd gives the same
+	// value to the XRPC server.
+	Visibility xrpc.Visibility
+	// InviteRequired refuses accounts without an invite code or the admin's word.
+	InviteRequired bool
+	// TeamDIDs are accounts of other hosts that read here as members do.
+	TeamDIDs []syntax.DID
+	// DevLoopback lets service proxying reach loopback addresses over http.
+	DevLoopback bool
+	// Version is told by the health check.
+	Version string
+}
+
+// Deps are the rooms that the handlers stand on, and the outside world. All
+// but Log, Now and ProxyClient are required.
+type Deps struct {
+	DB        *migrations.DB
+	Accounts  *account.Store
+	Repos     *repostore.Store
+	Events    *sequencer.Sequencer
+	Blobs     *blobstore.Store
+	Catalog   *lexicons.Catalog
+	Rules     *lexicons.Rules
+	Directory identity.Directory // knows the accounts of this host without asking the network
+
+	// IsAdminPassword compares in constant time (account.Secrets does).
+	IsAdminPassword func(password string) bool
+
+	Log         *slog.Logger     // slog.Default() when nil
+	Now         func() time.Time // time.Now when nil
+	ProxyClient *http.Client     // dials other services; one that reaches public addresses only when nil
+}
+
+// PDS is the repo host's face: it registers the methods and authenticates
+// every request of the process.
+type PDS struct {
+	cfg         Config
+	db          *migrations.DB
+	accounts    *account.Store
+	repos       *repostore.Store
+	events      *sequencer.Sequencer
+	blobs       *blobstore.Store
+	catalog     *lexicons.Catalog
+	rules       *lexicons.Rules
+	directory   identity.Directory
+	log         *slog.Logger
+	now         func() time.Time
+	proxyClient *http.Client
+	auth        *Authenticator
+	keys        *syntax.TIDClock // makes record keys for clients that choose none
+}
+
+// New checks the configuration and puts the host together. It starts nothing.
+func New(cfg Config, deps Deps) (*PDS, error) {
+	if err := errors.Join(cfg.validate(), deps.validate()); err != nil {
+		return nil, fmt.Errorf("pds: %w", err)
+	}
+	p := &PDS{
+		cfg:         cfg,
+		db:          deps.DB,
+		accounts:    deps.Accounts,
+		repos:       deps.Repos,
+		events:      deps.Events,
+		blobs:       deps.Blobs,
+		catalog:     deps.Catalog,
+		rules:       deps.Rules,
+		directory:   deps.Directory,
+		log:         deps.Log,
+		now:         deps.Now,
+		proxyClient: deps.ProxyClient,
+		keys:        syntax.NewTIDClock(rand.UintN(1 << 10)), // replicas differ in the clock id
+	}
+	if p.log == nil {
+		p.log = slog.Default()
+	}
+	if p.now == nil {
+		p.now = time.Now
+	}
+	if p.proxyClient == nil {
+		p.proxyClient = newProxyClient(cfg.DevLoopback)
+	}
+	var err error
+	if p.auth, err = newAuthenticator(cfg, deps, p.now); err != nil {
+		return nil, fmt.Errorf("pds: %w", err)
+	}
+	return p, nil
+}
+
+// Authenticator says who makes a request, for the XRPC server that the methods
+// are registered with.
+func (p *PDS) Authenticator() *Authenticator { return p.auth }
+
+// Register registers every method and route of the host with s, and the table
+// that maps its errors to answers. s authenticates by p.Authenticator.
+func (p *PDS) Register(s *xrpc.Server) error {
+	s.Translate(translate)
+	if err := errors.Join(
+		p.registerPlain(s),
+		p.registerServer(s),
+		p.registerIdentity(s),
+		p.registerRepo(s),
+		p.registerSync(s),
+		p.registerBlob(s),
+		p.registerAdmin(s),
+		s.Fallback(xrpc.AccessToken, p.proxy),
+	); err != nil {
+		return fmt.Errorf("pds: %w", err)
+	}
+	return nil
+}
+
+func (c Config) validate() error {
+	var errs []error
+	if c.PublicURL == nil || c.PublicURL.Host == "" {
+		errs = append(errs, errors.New("Config.PublicURL is required"))
+	}
+	if _, err := syntax.ParseDID(string(c.ServiceDID)); err != nil {
+		errs = append(errs, fmt.Errorf("Config.ServiceDID: %w", err))
+	}
+	if c.Visibility != xrpc.Team && c.Visibility != xrpc.Public {
+		errs = append(errs, fmt.Errorf("Config.Visibility is %q, want %q or %q", c.Visibility, xrpc.Team, xrpc.Public))
+	}
+	return errors.Join(errs...)
+}
+
+func (d Deps) validate() error {
+	switch {
+	case d.DB == nil, d.Accounts == nil, d.Repos == nil, d.Events == nil, d.Blobs == nil,
+		d.Catalog == nil, d.Rules == nil, d.Directory == nil:
+		return errors.New("Deps: every room is required")
+	case d.IsAdminPassword == nil:
+		return errors.New("Deps.IsAdminPassword is required")
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package pds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/ipfs/go-cid"
+
+	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/xrpc"
+	"herbarium.garden/pds/repostore"
+)
+
+func (p *PDS) registerRepo(s *xrpc.Server) error {
+	return errors.Join(
+		xrpc.Procedure(s, "com.atproto.repo.createRecord", xrpc.AccessToken, p.createRecord),
+		xrpc.Procedure(s, "com.atproto.repo.putRecord", xrpc.AccessToken, p.putRecord),
+		xrpc.Procedure(s, "com.atproto.repo.deleteRecord", xrpc.AccessToken, p.deleteRecord),
+		xrpc.Procedure(s, "com.atproto.repo.applyWrites", xrpc.AccessToken, p.applyWrites),
+		xrpc.Procedure(s, "garden.herbarium.validateRecord", xrpc.AccessToken, p.validateRecord),
+		xrpc.Query(s, "com.atproto.repo.getRecord", xrpc.Read, p.getRecord),
+		xrpc.Query(s, "com.atproto.repo.listRecords", xrpc.Read, p.listRecords),
+		xrpc.Query(s, "com.atproto.repo.describeRepo", xrpc.Read, p.describeRepo),
+	)
+}
+
+// commitMeta is com.atproto.repo.defs#commitMeta.
+type commitMeta struct {
+	CID string     `json:"cid"`
+	Rev syntax.TID `json:"rev"`
+}
+
+func viewCommit(c *repostore.CommitMeta) *commitMeta {
+	if c == nil {
+		return nil
+	}
+	return &commitMeta{CID: c.CID.String(), Rev: c.Rev}
+}
+
+// writtenRecord is what createRecord and putRecord answer. Commit is absent
+// when nothing changed.
+type writtenRecord struct {
+	URI              syntax.ATURI              `json:"uri"`
+	CID              string                    `json:"cid"`
+	Commit           *commitMeta               `json:"commit,omitempty"`
+	ValidationStatus lexicons.ValidationStatus `json:"validationStatus,omitempty"`
+}
+
+type createRecordInput struct {
+	Repo       syntax.AtIdentifier `json:"repo"`
+	Collection syntax.NSID         `json:"collection"`
+	RecordKey  *syntax.RecordKey   `json:"rkey"`
+	Validate   *bool               `json:"validate"`
+	Record     json.RawMessage     `json:"record"`
+	SwapCommit *syntax.CID         `json:"swapCommit"`
+}
+
+func (p *PDS) createRecord(ctx context.Context, v xrpc.Viewer, in createRecordInput) (*writtenRecord, error) {
+	options, err := p.writeOptions(ctx, v, in.Repo, in.SwapCommit)
+	if err != nil {
+		return nil, err
+	}
+	w, status, err := p.parseWrite(v.DID, lexicons.Create, in.Collection, p.keyOrNew(in.RecordKey), in.Record, validationMode(in.Validate))
+	if err != nil {
+		return nil, err
+	}
+	return p.applyOne(ctx, v.DID, w, status, options)
+}
+
+type putRecordInput struct {
+	Repo       syntax.AtIdentifier       `json:"repo"`
+	Collection syntax.NSID               `json:"collection"`
+	RecordKey  syntax.RecordKey          `json:"rkey"`
+	Validate   *bool                     `json:"validate"`
+	Record     json.RawMessage           `json:"record"`
+	SwapRecord xrpc.Nullable[syntax.CID] `json:"swapRecord"` // null: there must be none; absent: no matter
+	SwapCommit *syntax.CID               `json:"swapCommit"`
+}
+
+func (p *PDS) putRecord(ctx context.Context, v xrpc.Viewer, in putRecordInput) (*writtenRecord, error) {
+	options, err := p.writeOptions(ctx, v, in.Repo, in.SwapCommit)
+	if err != nil {
+		return nil, err
+	}
+	w, status, err := p.parseWrite(v.DID, repostore.Put, in.Collection, in.RecordKey, in.Record, validationMode(in.Validate))
+	if err != nil {
+		return nil, err
+	}
+	if w.SwapRecord, err = swapOf(in.SwapRecord); err != nil {
+		return nil, err
+	}
+	return p.applyOne(ctx, v.DID, w, status, options)
+}
+
+type deleteRecordInput struct {
+	Repo       syntax.AtIdentifier `json:"repo"`
+	Collection syntax.NSID         `json:"collection"`
+	RecordKey  syntax.RecordKey    `json:"rkey"`
+	SwapRecord *syntax.CID         `json:"swapRecord"`
+	SwapCommit *syntax.CID         `json:"swapCommit"`
+}
+
+type deleteRecordOutput struct {
+	Commit *commitMeta `json:"commit,omitempty"`
+}
+
+func (p *PDS) deleteRecord(ctx context.Context, v xrpc.Viewer, in deleteRecordInput) (*deleteRecordOutput, error) {
+	options, err := p.writeOptions(ctx, v, in.Repo, in.SwapCommit)
+	if err != nil {
+		return nil, err
+	}
+	w := repostore.Write{Action: lexicons.Delete, Collection: in.Collection, RecordKey: in.RecordKey}
+	if in.SwapRecord != nil {
+		c, err := parseCID("swapRecord", *in.SwapRecord)
+		if err != nil {
+			return nil, err
+		}
+		w.SwapRecord = &repostore.SwapRecord{CID: &c}
+	}
+	result, err := p.repos.Apply(ctx, v.DID, []repostore.Write{w}, options)
+	if err != nil {
+		return nil, err
+	}
+	return &deleteRecordOutput{Commit: viewCommit(result.Commit)}, nil
+}
+
+func (p *PDS) applyOne(ctx context.Context, did syntax.DID, w repostore.Write, status lexicons.ValidationStatus, options repostore.Options) (*writtenRecord, error) {
+	result, err := p.repos.Apply(ctx, did, []repostore.Write{w}, options)
+	if err != nil {
+		return nil, err
+	}
+	return &writtenRecord{
+		URI: result.Writes[0].URI, CID: result.Writes[0].CID.String(),
+		Commit: viewCommit(result.Commit), ValidationStatus: status,
+	}, nil
+}
+
+// writeOptions checks that the caller may write to repo, which must be its
+// own, and reads swapCommit.
+func (p *PDS) writeOptions(ctx context.Context, v xrpc.Viewer, repo syntax.AtIdentifier, swapCommit *syntax.CID) (repostore.Options, error) {
+	var options repostore.Options
+	if err := mayWrite(v); err != nil {
+		return options, err
+	}
+	if err := p.isOwnRepo(ctx, v, repo); err != nil {
+		return options, err
+	}
+	if swapCommit != nil {
+		c, err := parseCID("swapCommit", *swapCommit)
+		if err != nil {
+			return options, err
+		}
+		options.SwapCommit = &c
+	}
+	return options, nil
+}
+
+// isOwnRepo refuses a repo parameter, a DID or a handle, that is not the
+// caller's.
+func (p *PDS) isOwnRepo(ctx context.Context, v xrpc.Viewer, repo syntax.AtIdentifier) error {
+	if repo.DID() == v.DID {
+		return nil
+	}
+	a, err := p.accountOf(ctx, repo)
+	if err != nil {
+		return err
+	}
+	if a.DID != v.DID {
+		return xrpc.Errorf(http.StatusUnauthorized, "AuthenticationRequired", "the repo is another account's; set repo to %s, or sign in as its owner", v.DID)
+	}
+	return nil
+}
+
+// validationMode reads the parameter validate: absent, true or false.
+func validationMode(validate *bool) lexicons.ValidationMode {
+	switch {
+	case validate == nil:
+		return lexicons.ValidateKnown
+	case *validate:
+		return lexicons.ValidateRequired
+	default:
+		return lexicons.ValidateSkip
+	}
+}
+
+// parseWrite makes a write of a client's record: data model, lexicon and the
+// rules that need no state. What needs the repo is Apply's.
+func (p *PDS) parseWrite(did syntax.DID, action lexicons.Action, collection syntax.NSID, rkey syntax.RecordKey, raw json.RawMessage, mode lexicons.ValidationMode) (repostore.Write, lexicons.ValidationStatus, error) {
+	if mode == lexicons.ValidateSkip && lexicons.Enforced(collection) {
+		return repostore.Write{}, "", validationRequired(collection)
+	}
+	record, err := lexicons.ParseJSON(collection, raw)
+	if err != nil {
+		return repostore.Write{}, "", err
+	}
+	status, err := p.catalog.Validate(record, rkey, mode)
+	if err != nil {
+		return repostore.Write{}, "", err
+	}
+	w := repostore.Write{Action: action, Collection: collection, RecordKey: rkey, Record: record}
+	if err := lexicons.RefusedBy(p.rules.CheckRecord(p.changeOf(did, w))); err != nil {
+		return repostore.Write{}, "", err
+	}
+	return w, status, nil
+}
+
+// changeOf is a write as the rules see it before the state is known. A put is
+// judged as a create: whether it updates something, the repo knows.
+func (p *PDS) changeOf(did syntax.DID, w repostore.Write) lexicons.Change {
+	action := w.Action
+	if action == repostore.Put {
+		action = lexicons.Create
+	}
+	return lexicons.Change{
+		Action: action, DID: did, RecordKey: w.RecordKey, Record: w.Record, Now: p.now(),
+		URI: syntax.ATURI("at://" + string(did) + "/" + string(w.Collection) + "/" + string(w.RecordKey)),
+	}
+}
+
+func validationRequired(collection syntax.NSID) error {
+	return &lexicons.Refused{Findings: []lexicons.Finding{{
+		Code: "validation-required", Severity: lexicons.Violation, Refusal: "ValidationRequired",
+		Message: "records of " + string(collection) + " are always validated here",
+		Repair:  "leave validate out, or set it to true",
+	}}}
+}
+
+func (p *PDS) keyOrNew(rkey *syntax.RecordKey) syntax.RecordKey {
+	if rkey != nil {
+		return *rkey
+	}
+	return syntax.RecordKey(p.keys.Next())
+}
+
+func swapOf(swap xrpc.Nullable[syntax.CID]) (*repostore.SwapRecord, error) {
+	switch {
+	case !swap.Set:
+		return nil, nil
+	case swap.Null:
+		return &repostore.SwapRecord{}, nil
+	}
+	c, err := parseCID("swapRecord", swap.Value)
+	if err != nil {
+		return nil, err
+	}
+	return &repostore.SwapRecord{CID: &c}, nil
+}
+
+// parseCID reads a CID whose syntax alone was checked.
+func parseCID(name string, raw syntax.CID) (cid.Cid, error) {
+	c, err := cid.Decode(string(raw))
+	if err != nil || c.Version() != 1 {
+		return cid.Undef, xrpc.InvalidRequest("%s is not a CID of version 1; take it from an answer of this server", name)
+	}
+	return c, nil
+}

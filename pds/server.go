@@ -1,0 +1,221 @@
+package pds
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/lexicons/xrpc"
+	"herbarium.garden/pds/account"
+)
+
+func (p *PDS) registerServer(s *xrpc.Server) error {
+	return errors.Join(
+		xrpc.Query(s, "com.atproto.server.describeServer", xrpc.Open, p.describeServer),
+		xrpc.Procedure(s, "com.atproto.server.createAccount", xrpc.Open, p.createAccount, xrpc.ReadsCredential(), xrpc.Ignores("plcOp", "verificationCode", "verificationPhone")),
+		xrpc.Procedure(s, "com.atproto.server.createSession", xrpc.Open, p.createSession),
+		xrpc.Procedure(s, "com.atproto.server.refreshSession", xrpc.Open, p.refreshSession),
+		xrpc.Procedure(s, "com.atproto.server.deleteSession", xrpc.Open, p.deleteSession),
+		xrpc.Query(s, "com.atproto.server.getSession", xrpc.AccessToken, p.getSession),
+		xrpc.Query(s, "com.atproto.server.getServiceAuth", xrpc.AccessToken, p.getServiceAuth),
+		xrpc.Procedure(s, "com.atproto.server.createAppPassword", xrpc.AccessToken, p.createAppPassword),
+		xrpc.Query(s, "com.atproto.server.listAppPasswords", xrpc.AccessToken, p.listAppPasswords),
+		xrpc.Procedure(s, "com.atproto.server.revokeAppPassword", xrpc.AccessToken, p.revokeAppPassword),
+		xrpc.Query(s, "com.atproto.temp.checkSignupQueue", xrpc.AccessToken, p.checkSignupQueue),
+	)
+}
+
+type describeServerOutput struct {
+	DID                  syntax.DID `json:"did"`
+	AvailableUserDomains []string   `json:"availableUserDomains"`
+	InviteCodeRequired   bool       `json:"inviteCodeRequired"`
+	BlobUploadLimit      int64      `json:"blobUploadLimit" xrpc:"extra"` // bytes
+	Links                struct{}   `json:"links"`
+	Contact              struct{}   `json:"contact"`
+}
+
+func (p *PDS) describeServer(context.Context, xrpc.Viewer, xrpc.None) (*describeServerOutput, error) {
+	return &describeServerOutput{
+		DID:                  p.cfg.ServiceDID,
+		AvailableUserDomains: p.cfg.HandleDomains,
+		InviteCodeRequired:   p.cfg.InviteRequired,
+		BlobUploadLimit:      p.blobs.Limit(),
+	}, nil
+}
+
+// sessionView is an account as its own session sees it.
+type sessionView struct {
+	Handle         syntax.Handle     `json:"handle"`
+	DID            syntax.DID        `json:"did"`
+	DIDDoc         *account.Document `json:"didDoc,omitempty"`
+	Email          string            `json:"email,omitempty"`
+	EmailConfirmed bool              `json:"emailConfirmed"`
+	Active         bool              `json:"active"`
+	Status         string            `json:"status,omitempty"`
+}
+
+type sessionOutput struct {
+	AccessJWT  string `json:"accessJwt"`
+	RefreshJWT string `json:"refreshJwt"`
+	sessionView
+}
+
+func (p *PDS) viewSession(ctx context.Context, a account.Account) (sessionView, error) {
+	document, err := p.accounts.Document(ctx, a.DID)
+	if err != nil {
+		return sessionView{}, err
+	}
+	return sessionView{
+		Handle: a.Handle, DID: a.DID, DIDDoc: document,
+		Email: a.Email, EmailConfirmed: a.EmailConfirmed != nil,
+		Active: a.Active(), Status: a.HostedStatus(),
+	}, nil
+}
+
+type createSessionInput struct {
+	Identifier      string `json:"identifier"`
+	Password        string `json:"password"`
+	AuthFactorToken string `json:"authFactorToken"` // no second factor here: ignored
+	AllowTakendown  bool   `json:"allowTakendown"`
+}
+
+func (p *PDS) createSession(ctx context.Context, _ xrpc.Viewer, in createSessionInput) (*sessionOutput, error) {
+	a, tokens, err := p.accounts.Login(ctx, in.Identifier, in.Password, in.AllowTakendown)
+	if err != nil {
+		return nil, err
+	}
+	view, err := p.viewSession(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return &sessionOutput{AccessJWT: tokens.Access, RefreshJWT: tokens.Refresh, sessionView: view}, nil
+}
+
+func (p *PDS) refreshSession(ctx context.Context, _ xrpc.Viewer, _ xrpc.None) (*sessionOutput, error) {
+	token, err := bearerToken(xrpc.CallFrom(ctx).Request)
+	if err != nil {
+		return nil, err
+	}
+	a, tokens, err := p.accounts.Refresh(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	view, err := p.viewSession(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return &sessionOutput{AccessJWT: tokens.Access, RefreshJWT: tokens.Refresh, sessionView: view}, nil
+}
+
+func (p *PDS) deleteSession(ctx context.Context, _ xrpc.Viewer, _ xrpc.None) (*xrpc.None, error) {
+	token, err := bearerToken(xrpc.CallFrom(ctx).Request)
+	if err != nil {
+		return nil, err
+	}
+	return &xrpc.None{}, p.accounts.EndSession(ctx, token)
+}
+
+func (p *PDS) getSession(ctx context.Context, v xrpc.Viewer, _ xrpc.None) (*sessionView, error) {
+	a, err := p.accounts.Get(ctx, v.DID)
+	if err != nil {
+		return nil, err
+	}
+	if a.Status == account.Deleted {
+		return nil, xrpc.InvalidRequest("Could not find user info for account: %s; it was deleted", v.DID)
+	}
+	view, err := p.viewSession(ctx, a)
+	return &view, err
+}
+
+type getServiceAuthParams struct {
+	Audience string       `param:"aud"`
+	Expires  *int64       `param:"exp"` // seconds since 1970
+	Method   *syntax.NSID `param:"lxm"`
+}
+
+type getServiceAuthOutput struct {
+	Token string `json:"token"`
+}
+
+func (p *PDS) getServiceAuth(ctx context.Context, v xrpc.Viewer, in getServiceAuthParams) (*getServiceAuthOutput, error) {
+	claims := serviceClaims{Audience: in.Audience, Expires: p.now().Add(serviceTokenDefault).Unix()}
+	if in.Method != nil {
+		claims.Method = *in.Method
+	}
+	if err := mayGetServiceAuth(v, claims); err != nil {
+		return nil, err
+	}
+	if in.Expires != nil {
+		if err := checkExpiration(p.now(), *in.Expires, claims.Method); err != nil {
+			return nil, err
+		}
+		claims.Expires = *in.Expires
+	}
+	token, err := p.serviceToken(ctx, v.DID, claims)
+	return &getServiceAuthOutput{Token: token}, err
+}
+
+// createAccountMethod may be asked of another host even by an account that was
+// taken down here: it is how one leaves.
+const createAccountMethod syntax.NSID = "com.atproto.server.createAccount"
+
+func mayGetServiceAuth(v xrpc.Viewer, claims serviceClaims) error {
+	if _, err := audienceDID(claims.Audience); err != nil {
+		return err
+	}
+	if slices.Contains(protectedMethods, claims.Method) {
+		return xrpc.InvalidRequest("a service token is not given for %s, which concerns the account at its own host; call it here with the access token", claims.Method)
+	}
+	if claims.Method == createAccountMethod {
+		return nil
+	}
+	if account.Scope(v.Scope) == account.ScopeAppPass && isPrivileged(claims.Method) {
+		return invalidToken("Bad token scope: %s needs the main password or a privileged app password", claims.Method)
+	}
+	return notTakenDown(v)
+}
+
+func checkExpiration(now time.Time, exp int64, method syntax.NSID) error {
+	life := time.Unix(exp, 0).Sub(now)
+	switch {
+	case life < 0:
+		return xrpc.Errorf(400, "BadExpiration", "exp is in the past; choose a time up to an hour ahead")
+	case life > serviceTokenLongest:
+		return xrpc.Errorf(400, "BadExpiration", "exp is more than an hour ahead; choose a nearer time")
+	case method == "" && life > serviceTokenUnbound:
+		return xrpc.Errorf(400, "BadExpiration", "a token without lxm may live a minute; name the method in lxm or choose a nearer exp")
+	}
+	return nil
+}
+
+func audienceDID(audience string) (syntax.DID, error) {
+	did, _, _ := strings.Cut(audience, "#")
+	parsed, err := syntax.ParseDID(did)
+	if err != nil {
+		return "", xrpc.InvalidRequest("aud is not a DID, with or without a #service; name the service that the token is for")
+	}
+	return parsed, nil
+}
+
+// serviceToken makes a service JWT in the name of a hosted account.
+func (p *PDS) serviceToken(ctx context.Context, did syntax.DID, claims serviceClaims) (string, error) {
+	key, err := p.accounts.SigningKey(ctx, did)
+	if err != nil {
+		return "", err
+	}
+	claims.Issuer, claims.IssuedAt = string(did), p.now().Unix()
+	return signServiceJWT(key, claims)
+}
+
+type checkSignupQueueOutput struct {
+	Activated bool `json:"activated"`
+}
+
+// checkSignupQueue: there is no queue here, but a client asks after signing up.
+func (p *PDS) checkSignupQueue(context.Context, xrpc.Viewer, xrpc.None) (*checkSignupQueueOutput, error) {
+	return &checkSignupQueueOutput{Activated: true}, nil
+}
