@@ -1,0 +1,317 @@
+package index
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/lexicons"
+)
+
+// How chains are kept flat. Observations point back at what they supersede, so
+// the counted edges form trees. Each node carries the number of its tree (the
+// chain), a position along it, and the number of its branch: the path that
+// goes, at each fork, on into the child that is chosen. A branch knows its
+// head. So the head of any member, how far behind it is, and the members in
+// order are one look-up each, and adding to the end of a chain, or to its
+// beginning, writes a constant number of rows. Everything else (a fork, two
+// chains that turn out to be one, a deleted head) marks the chain as tangled,
+// and untangle computes its shape anew, once per transaction, in memory.
+
+// nodeRow is an observation, or the tombstone of one, in its chain.
+type nodeRow struct {
+	URI        string `gorm:"column:uri"`
+	Did        string
+	Rkey       string
+	CID        string `gorm:"column:cid"`
+	Live       bool
+	Future     bool
+	TargetURI  string `gorm:"column:target_uri"`
+	TargetCID  string `gorm:"column:target_cid"`
+	Edge       string
+	Chain      int64
+	Branch     int64
+	Position   int64
+	Forked     bool
+	Bereft     bool
+	ObservedAt string
+	IndexedAt  string
+}
+
+const nodeColumns = "uri, did, rkey, cid, live, future, target_uri, target_cid, edge, chain, branch, position, forked, bereft, observed_at, indexed_at"
+
+// counted tells that the node's edge links it into the chain of its target.
+func (n *nodeRow) counted() bool {
+	return n.Edge == string(EdgeExact) || n.Edge == string(EdgeWeak)
+}
+
+type branchRow struct {
+	Branch  int64
+	Chain   int64
+	Main    bool
+	HeadURI string `gorm:"column:head_uri"`
+}
+
+func (w *writer) label() int64 {
+	n := w.nextLabel
+	w.nextLabel++
+	return n
+}
+
+func (w *writer) nodes(where string, args ...any) ([]nodeRow, error) {
+	var rows []nodeRow
+	if err := w.tx.Raw("SELECT "+nodeColumns+" FROM chain_nodes WHERE "+where, args...).Scan(&rows).Error; err != nil {
+		return nil, fmt.Errorf("read chain nodes: %w", err)
+	}
+	return rows, nil
+}
+
+func (w *writer) branch(id int64) (branchRow, error) {
+	var b branchRow
+	err := w.tx.Raw("SELECT branch, chain, main, head_uri FROM chain_branches WHERE branch = ?", id).Scan(&b).Error
+	return b, err
+}
+
+func (w *writer) addBranch(b branchRow) error {
+	return w.tx.Exec("INSERT INTO chain_branches (branch, chain, main, head_uri) VALUES (?, ?, ?, ?)", b.Branch, b.Chain, b.Main, b.HeadURI).Error
+}
+
+func (w *writer) setHead(branch int64, uri string) error {
+	return w.tx.Exec("UPDATE chain_branches SET head_uri = ? WHERE branch = ?", uri, branch).Error
+}
+
+func (w *writer) insertNode(n *nodeRow) error {
+	err := w.tx.Exec("INSERT INTO chain_nodes ("+nodeColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		n.URI, n.Did, n.Rkey, n.CID, n.Live, n.Future, n.TargetURI, n.TargetCID, n.Edge, n.Chain, n.Branch, n.Position,
+		n.Forked, n.Bereft, n.ObservedAt, n.IndexedAt).Error
+	if err != nil {
+		return fmt.Errorf("insert chain node %s: %w", n.URI, err)
+	}
+	return nil
+}
+
+// addNode takes an observation that is witnessed for the first time into the chains.
+func (w *writer) addNode(row *journalRow, live bool) error {
+	f, err := decodeFacts(row.Facts)
+	if err != nil {
+		return err
+	}
+	n := &nodeRow{
+		URI: row.URI, Did: row.Did, Rkey: row.Rkey, CID: row.CID, Live: live,
+		Future: future(row.Rkey, row.WitnessedAt), ObservedAt: f.ObservedAt, IndexedAt: row.WitnessedAt,
+	}
+	var target *nodeRow
+	if f.Supersedes != nil {
+		n.TargetURI, n.TargetCID = f.Supersedes.URI, f.Supersedes.CID
+		if target, err = w.link(n); err != nil {
+			return err
+		}
+	}
+	waiting, err := w.nodes("target_uri = ? AND edge = ?", n.URI, string(EdgePending))
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(waiting) == 0 && target == nil:
+		return w.startChain(n)
+	case len(waiting) == 0:
+		if done, err := w.extendChain(n, target); done || err != nil {
+			return err
+		}
+	case len(waiting) == 1 && target == nil:
+		if done, err := w.prependToChain(n, &waiting[0]); done || err != nil {
+			return err
+		}
+	}
+	return w.joinChains(n, target, waiting)
+}
+
+// link decides what the node's supersedes link is worth, and finds its target
+// when it counts.
+func (w *writer) link(n *nodeRow) (*nodeRow, error) {
+	uri := syntax.ATURI(n.TargetURI)
+	if uri.Collection() != lexicons.ObservationNSID || n.TargetURI == n.URI {
+		n.Edge = string(EdgeIgnored)
+		return nil, nil
+	}
+	trusted, err := w.trusted(n.Did, uri.Authority().String())
+	if err != nil {
+		return nil, err
+	}
+	if !trusted {
+		n.Edge = string(EdgeProposal)
+		return nil, nil
+	}
+	found, err := w.nodes("uri = ?", n.TargetURI)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		n.Edge = string(EdgePending)
+		return nil, nil
+	}
+	n.Edge = strength(n.TargetCID, found[0].CID)
+	return &found[0], nil
+}
+
+// strength compares the CID that a link pins with the one first seen there.
+func strength(pinned, seen string) string {
+	if pinned == seen {
+		return string(EdgeExact)
+	}
+	return string(EdgeWeak)
+}
+
+// trusted tells whether a supersedes link between two DIDs counts: they are
+// one, or members of one trust group.
+func (w *writer) trusted(a, b string) (bool, error) {
+	if a == b {
+		return true, nil
+	}
+	var n int64
+	err := w.tx.Raw("SELECT COUNT(*) FROM trust_members m JOIN trust_members o ON o.circle = m.circle WHERE m.did = ? AND o.did = ?", a, b).Scan(&n).Error
+	return n > 0, err
+}
+
+func (w *writer) startChain(n *nodeRow) error {
+	n.Chain = w.label()
+	n.Branch = n.Chain
+	b := branchRow{Branch: n.Branch, Chain: n.Chain, Main: true}
+	if n.Live {
+		b.HeadURI = n.URI
+	}
+	if err := w.addBranch(b); err != nil {
+		return err
+	}
+	return w.insertNode(n)
+}
+
+// extendChain puts a live node behind a live head that nothing else supersedes.
+func (w *writer) extendChain(n, target *nodeRow) (bool, error) {
+	if !n.Live || !target.Live {
+		return false, nil
+	}
+	b, err := w.branch(target.Branch)
+	if err != nil || b.HeadURI != target.URI {
+		return false, err
+	}
+	others, err := w.nodes("target_uri = ? AND edge IN ? LIMIT 1", target.URI, []string{string(EdgeExact), string(EdgeWeak)})
+	if err != nil || len(others) > 0 {
+		return false, err
+	}
+	n.Chain, n.Branch, n.Position = target.Chain, target.Branch, target.Position+1
+	if err := w.insertNode(n); err != nil {
+		return false, err
+	}
+	if err := w.setHead(n.Branch, n.URI); err != nil {
+		return false, err
+	}
+	return true, w.tx.Exec("UPDATE observations SET head = FALSE WHERE uri = ?", target.URI).Error
+}
+
+// prependToChain puts a node before the root of a chain that waited for it.
+func (w *writer) prependToChain(n, root *nodeRow) (bool, error) {
+	b, err := w.branch(root.Branch)
+	if err != nil || !b.Main || b.HeadURI == "" || w.tangled[root.Chain] {
+		return false, err
+	}
+	n.Chain, n.Branch, n.Position = root.Chain, root.Branch, root.Position-1
+	if err := w.insertNode(n); err != nil {
+		return false, err
+	}
+	w.restale[syntax.ATURI(root.URI)] = true
+	return true, w.tx.Exec("UPDATE chain_nodes SET edge = ? WHERE uri = ?", strength(root.TargetCID, n.CID), root.URI).Error
+}
+
+// joinChains links the node with its target and with those that waited for
+// it, and leaves the shape to untangle.
+func (w *writer) joinChains(n, target *nodeRow, waiting []nodeRow) error {
+	if err := w.startChain(n); err != nil {
+		return err
+	}
+	w.tangled[n.Chain] = true
+	if target != nil {
+		w.tangled[target.Chain] = true
+	}
+	for i := range waiting {
+		c := &waiting[i]
+		w.tangled[c.Chain] = true
+		w.restale[syntax.ATURI(c.URI)] = true
+		if err := w.tx.Exec("UPDATE chain_nodes SET edge = ? WHERE uri = ?", strength(c.TargetCID, n.CID), c.URI).Error; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buryNode makes a node a tombstone, which still connects its chain.
+func (w *writer) buryNode(uri syntax.ATURI) error {
+	found, err := w.nodes("uri = ?", uri)
+	if err != nil || len(found) == 0 || !found[0].Live {
+		return err
+	}
+	n := &found[0]
+	if err := w.tx.Exec("UPDATE chain_nodes SET live = FALSE WHERE uri = ?", uri).Error; err != nil {
+		return err
+	}
+	b, err := w.branch(n.Branch)
+	if err != nil {
+		return err
+	}
+	if b.HeadURI == n.URI || b.HeadURI == "" || n.Bereft {
+		w.tangled[n.Chain] = true // the head moves, and with it perhaps the choice at a fork
+	}
+	return nil
+}
+
+// untangle computes the shape of the tangled chains anew and writes what changed.
+func (w *writer) untangle() error {
+	if len(w.tangled) == 0 {
+		return nil
+	}
+	// One by one would miss those that became one.
+	chains := slices.Sorted(maps.Keys(w.tangled))
+	rows, err := w.nodes("chain IN ?", chains)
+	if err != nil {
+		return err
+	}
+	was := slices.Clone(rows)
+	var lost []string
+	if err := w.tx.Raw("DELETE FROM chain_branches WHERE chain IN ? RETURNING head_uri", chains).Scan(&lost).Error; err != nil {
+		return err
+	}
+	wasHead := make(map[string]bool, len(lost))
+	for _, uri := range lost {
+		wasHead[uri] = true
+	}
+	branches := newForest(rows).shape(w.label)
+	heads := make(map[string]bool, len(branches))
+	for _, b := range branches {
+		heads[b.HeadURI] = true
+		if err := w.addBranch(b); err != nil {
+			return err
+		}
+	}
+	for i := range rows {
+		n, old := &rows[i], &was[i]
+		if *n != *old {
+			err := w.tx.Exec("UPDATE chain_nodes SET edge = ?, chain = ?, branch = ?, position = ?, forked = ?, bereft = ? WHERE uri = ?",
+				n.Edge, n.Chain, n.Branch, n.Position, n.Forked, n.Bereft, n.URI).Error
+			if err != nil {
+				return err
+			}
+		}
+		if n.Edge != old.Edge || n.Forked != old.Forked || n.Bereft != old.Bereft {
+			w.restale[syntax.ATURI(n.URI)] = true
+		}
+		if heads[n.URI] != wasHead[n.URI] {
+			if err := w.tx.Exec("UPDATE observations SET head = ? WHERE uri = ?", heads[n.URI], n.URI).Error; err != nil {
+				return err
+			}
+		}
+	}
+	w.tangled = map[int64]bool{}
+	return nil
+}

@@ -1,0 +1,330 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/ipfs/go-cid"
+	"gorm.io/gorm"
+
+	"herbarium.garden/lexicons"
+)
+
+// Codes of the findings that only the index can make, because they are about
+// history or about the shape of a chain.
+const (
+	CodeEdited           = "edited"
+	CodeKeyReused        = "rkey-reused"
+	CodeForked           = "forked"
+	CodeSuccessorDeleted = "successor-deleted"
+	CodeDangling         = "supersedes-dangling"
+	CodeRewritten        = "rewritten"
+)
+
+// asWitnessed translates the names of refusals into those of what an index
+// finds: it can refuse nothing. "" drops the finding, for the index makes its own.
+var asWitnessed = map[string]string{
+	"SupersedesNotFound": CodeDangling,
+	"AlreadySuperseded":  "",
+	"ImmutableRecord":    "",
+	"RecordTombstoned":   "",
+	"ValidationRequired": "",
+	"BlobNotFound":       "",
+	"BlobPurged":         "",
+	CodeForked:           "",
+	CodeEdited:           "",
+	CodeKeyReused:        "",
+	CodeRewritten:        "",
+}
+
+// Bounds of what a finding may hold, in bytes.
+const (
+	maxFindingPath    = 300
+	maxFindingMessage = 2000
+)
+
+// settleFindings computes anew the findings of every record that changed, and
+// of those that name something that came, changed or went.
+func (w *writer) settleFindings(ctx context.Context) error {
+	if err := w.spread(); err != nil {
+		return err
+	}
+	for _, uri := range slices.Sorted(maps.Keys(w.restale)) {
+		if err := w.settleRecord(ctx, uri); err != nil {
+			return fmt.Errorf("findings of %s: %w", uri, err)
+		}
+	}
+	return nil
+}
+
+// spread marks those who name a moved target.
+func (w *writer) spread() error {
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(w.moved)), MaxBatch) {
+		var from []string
+		if err := w.tx.Raw("SELECT DISTINCT from_uri FROM refs WHERE target_uri IN ?", part).Scan(&from).Error; err != nil {
+			return fmt.Errorf("find who refers to what moved: %w", err)
+		}
+		for _, uri := range from {
+			w.restale[syntax.ATURI(uri)] = true
+		}
+	}
+	return nil
+}
+
+func (w *writer) settleRecord(ctx context.Context, uri syntax.ATURI) error {
+	rec, err := w.record(uri)
+	if err != nil || rec == nil {
+		return err
+	}
+	found, err := w.findings(ctx, rec)
+	if err != nil {
+		return err
+	}
+	delete(w.parsed, versionKey(rec.URI, rec.CID)) // settled: a reindex must not hold the whole journal
+	if err := w.tx.Exec("DELETE FROM findings WHERE uri = ?", uri).Error; err != nil {
+		return err
+	}
+	for _, f := range found {
+		err := w.tx.Exec(`INSERT INTO findings (uri, code, path, cid, did, collection, severity, message, repair, at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			uri, cut(clean(f.Code), 100), cut(clean(f.Path), maxFindingPath), f.cid, rec.Did, rec.Collection,
+			string(f.Severity), cut(clean(f.Message), maxFindingMessage), cut(clean(f.Repair), maxFindingMessage), f.at).Error
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noted is a finding with the version that it concerns.
+type noted struct {
+	lexicons.Finding
+	cid string
+	at  string
+}
+
+// findings are all that is to be said of a record as it stands, in a world
+// that has come to rest: nothing here depends on what arrived first, the
+// history of the record itself excepted.
+func (w *writer) findings(ctx context.Context, rec *recordRow) ([]noted, error) {
+	var found []noted
+	add := func(f lexicons.Finding) {
+		found = append(found, noted{Finding: f, cid: rec.CID, at: rec.UpdatedAt})
+	}
+	if rec.Violated {
+		violations, err := w.violations(rec)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, violations...)
+	}
+	if rec.deleted() {
+		return found, nil
+	}
+	row, err := w.shown(rec)
+	if err != nil || row.Record == nil {
+		return found, err
+	}
+	parsed := w.parse(row)
+	for _, f := range w.verdicts[versionKey(row.URI, row.CID)].Findings {
+		add(f)
+	}
+	if parsed == nil {
+		return found, nil
+	}
+	ch, err := w.change(row, rec, parsed)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := w.x.rules.Check(ctx, ch, &snapshot{tx: w.tx, of: parsed})
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range checked {
+		code, known := asWitnessed[f.Code]
+		if known && code == "" {
+			continue
+		}
+		if known {
+			f.Code = code
+		}
+		add(f)
+	}
+	switch row.collection() {
+	case lexicons.ObservationNSID:
+		inChain, err := w.chainFindings(rec)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range inChain {
+			add(f)
+		}
+	case lexicons.MessageNSID:
+		how, err := w.rewritesOf(row)
+		if err != nil {
+			return nil, err
+		}
+		if len(how) > 0 {
+			add(lexicons.Finding{Code: CodeRewritten, Severity: rewriteSeverity(how), Message: "the record was rewritten: " + strings.Join(how, ", ")})
+		}
+	}
+	return found, nil
+}
+
+// shown is the journal row of what is shown of a record.
+func (w *writer) shown(rec *recordRow) (*journalRow, error) {
+	var row journalRow
+	err := w.tx.Raw("SELECT "+journalColumns+" FROM journal WHERE seq = ?", rec.Seq).Scan(&row).Error
+	if err != nil {
+		return nil, fmt.Errorf("read journal row %d: %w", rec.Seq, err)
+	}
+	return &row, nil
+}
+
+// change puts a record before the rules as the write that made it.
+func (w *writer) change(row *journalRow, rec *recordRow, parsed *lexicons.Record) (lexicons.Change, error) {
+	ch := lexicons.Change{
+		Action: lexicons.Action(row.Action), DID: syntax.DID(row.Did), URI: row.uri(),
+		RecordKey: syntax.RecordKey(row.Rkey), Record: parsed, Now: textTime(row.WitnessedAt),
+	}
+	if row.Action != string(lexicons.Update) {
+		return ch, nil
+	}
+	// A message's older versions are forgotten; how it was rewritten is a fact of the journal.
+	if row.collection() == lexicons.MessageNSID || row.collection() == lexicons.ObservationNSID {
+		ch.Action = lexicons.Create
+		return ch, nil
+	}
+	var before []journalRow
+	err := w.tx.Raw("SELECT "+journalColumns+" FROM journal WHERE uri = ? AND seq < ? ORDER BY seq DESC LIMIT 1", row.URI, row.Seq).Scan(&before).Error
+	if err != nil {
+		return ch, err
+	}
+	if len(before) == 0 || before[0].Record == nil {
+		ch.Action = lexicons.Create
+		return ch, nil
+	}
+	ch.Prev = &lexicons.StoredRecord{URI: row.uri(), CID: parseCID(before[0].CID), CBOR: before[0].Record}
+	return ch, nil
+}
+
+// violations lists the other versions of an observation.
+func (w *writer) violations(rec *recordRow) ([]noted, error) {
+	var versions []journalRow
+	err := w.tx.Raw("SELECT seq, uri, action, cid, rev, commit_cid, witnessed_at FROM journal WHERE uri = ? ORDER BY seq", rec.URI).Scan(&versions).Error
+	if err != nil {
+		return nil, err
+	}
+	var found []noted
+	deleted := false
+	for _, v := range versions {
+		switch {
+		case v.Action == string(lexicons.Delete):
+			deleted = true
+		case deleted:
+			found = append(found, noted{cid: v.CID, at: v.WitnessedAt, Finding: lexicons.Finding{
+				Code: CodeKeyReused, Severity: lexicons.Violation,
+				Message: fmt.Sprintf("the record key was used again after its observation was deleted, by %s in commit %s", v.CID, v.CommitCID),
+			}})
+		case v.CID != rec.CID:
+			found = append(found, noted{cid: v.CID, at: v.WitnessedAt, Finding: lexicons.Finding{
+				Code: CodeEdited, Severity: lexicons.Violation,
+				Message: fmt.Sprintf("an observation is never edited: first seen as %s, changed to %s in commit %s", rec.CID, v.CID, v.CommitCID),
+			}})
+		}
+	}
+	return found, nil
+}
+
+// chainFindings are those that follow from where an observation stands.
+func (w *writer) chainFindings(rec *recordRow) ([]lexicons.Finding, error) {
+	nodes, err := w.nodes("uri = ?", rec.URI)
+	if err != nil || len(nodes) == 0 {
+		return nil, err
+	}
+	n := &nodes[0]
+	var found []lexicons.Finding
+	if n.Forked {
+		found = append(found, lexicons.Finding{Code: CodeForked, Severity: lexicons.Warning, Path: "/supersedes",
+			Message: "another observation that lives supersedes " + n.TargetURI + " too"})
+	}
+	if n.Bereft {
+		found = append(found, lexicons.Finding{Code: CodeSuccessorDeleted, Severity: lexicons.Info,
+			Message: "what superseded this observation was deleted; it is the head of its chain again"})
+	}
+	return found, nil
+}
+
+// findingsOf are the findings in an error of the lexicons' parser.
+func findingsOf(err error) []lexicons.Finding {
+	var refused *lexicons.Refused
+	if errors.As(err, &refused) && len(refused.Findings) > 0 {
+		return refused.Findings
+	}
+	return []lexicons.Finding{{Code: "InvalidRecord", Severity: lexicons.Violation, Message: err.Error()}}
+}
+
+// snapshot is the index as a rule sees it: the world at rest, without the
+// record under judgement's own chain, on which the index reports itself.
+type snapshot struct {
+	tx *gorm.DB
+	of *lexicons.Record
+}
+
+var _ lexicons.Snapshot = (*snapshot)(nil)
+
+// Record is the record shown at uri; a quarantined one is not there.
+func (s *snapshot) Record(_ context.Context, uri syntax.ATURI) (*lexicons.StoredRecord, error) {
+	var rows []struct {
+		CID    string `gorm:"column:cid"`
+		Record []byte
+	}
+	err := s.tx.Raw("SELECT r.cid, j.record FROM records r JOIN journal j ON j.seq = r.seq WHERE r.uri = ? AND r.state IN ?",
+		uri, []string{string(StateOK), string(StateViolated)}).Scan(&rows).Error
+	if err != nil || len(rows) == 0 || rows[0].Record == nil {
+		return nil, err
+	}
+	return &lexicons.StoredRecord{URI: uri, CID: parseCID(rows[0].CID), CBOR: rows[0].Record}, nil
+}
+
+// Tombstone tells that uri held a record that was deleted.
+func (s *snapshot) Tombstone(_ context.Context, uri syntax.ATURI) (*lexicons.Tombstone, error) {
+	var rows []struct {
+		CID       string `gorm:"column:cid"`
+		DeletedAt string
+		TargetURI *string `gorm:"column:target_uri"`
+		TargetCID *string `gorm:"column:target_cid"`
+	}
+	err := s.tx.Raw(`SELECT r.cid, r.deleted_at, n.target_uri, n.target_cid FROM records r
+		LEFT JOIN chain_nodes n ON n.uri = r.uri WHERE r.uri = ? AND r.state = ?`, uri, string(StateDeleted)).Scan(&rows).Error
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	t := &lexicons.Tombstone{URI: uri, CID: parseCID(rows[0].CID), DeletedAt: textTime(rows[0].DeletedAt)}
+	if rows[0].TargetURI != nil && *rows[0].TargetURI != "" {
+		t.Supersedes = &lexicons.StrongRef{URI: syntax.ATURI(*rows[0].TargetURI), CID: parseCID(*rows[0].TargetCID)}
+	}
+	return t, nil
+}
+
+// LiveSuccessor is always nil: in a world at rest the record under judgement
+// may be that successor itself, and a fork is the chain's own finding.
+func (s *snapshot) LiveSuccessor(context.Context, syntax.ATURI) (*lexicons.StrongRef, error) {
+	return nil, nil
+}
+
+// Blob is the blob as the record under judgement says it is: what was uploaded
+// is known to the host alone, and looked at when the blob is fetched.
+func (s *snapshot) Blob(_ context.Context, _ syntax.DID, c cid.Cid) (*lexicons.StoredBlob, error) {
+	for _, b := range s.of.Blobs {
+		if b.CID == c {
+			return &lexicons.StoredBlob{CID: c, MimeType: b.MimeType, Size: b.Size}, nil
+		}
+	}
+	return nil, nil
+}

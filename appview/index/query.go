@@ -1,0 +1,99 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"gorm.io/gorm"
+)
+
+// MaxBatch bounds what a hydration takes at once.
+const MaxBatch = 1000
+
+// ErrTooMany is returned when a hydration is asked for more than MaxBatch.
+var ErrTooMany = errors.New("too many at once")
+
+func batch(n int) error {
+	if n > MaxBatch {
+		return fmt.Errorf("%d, at most %d: %w", n, MaxBatch, ErrTooMany)
+	}
+	return nil
+}
+
+func (p Page) limit() int {
+	switch {
+	case p.Limit <= 0:
+		return DefaultLimit
+	case p.Limit > MaxLimit:
+		return MaxLimit
+	}
+	return p.Limit
+}
+
+// query is one SELECT under construction. The table that it is about is called t.
+type query struct {
+	columns, from string
+	conditions    []string
+	args          []any
+}
+
+func newQuery(columns, from string) *query { return &query{columns: columns, from: from} }
+
+func (q *query) where(condition string, args ...any) {
+	q.conditions = append(q.conditions, condition)
+	q.args = append(q.args, args...)
+}
+
+func (q *query) whereIf(ok bool, condition string, args ...any) {
+	if ok {
+		q.where(condition, args...)
+	}
+}
+
+// visible leaves out what is of an inactive repo, unless the operator asks.
+func (q *query) visible(v Viewer) {
+	q.whereIf(!v.Admin, "EXISTS (SELECT 1 FROM repos r WHERE r.did = t.did AND r.active)")
+}
+
+// before continues a list that runs by (key, uri) downwards.
+func (q *query) before(p Page, key string) {
+	if p.After != nil {
+		q.where("("+key+", t.uri) < (?, ?)", p.After.Key, p.After.URI)
+	}
+}
+
+func (q *query) sql() string {
+	s := "SELECT " + q.columns + " FROM " + q.from
+	if len(q.conditions) > 0 {
+		s += " WHERE " + strings.Join(q.conditions, " AND ")
+	}
+	return s
+}
+
+// all scans every row into dest.
+func (q *query) all(db *gorm.DB, dest any) error {
+	return db.Raw(q.sql(), q.args...).Scan(dest).Error
+}
+
+// page scans a page and one row more, by which collect knows that there is another.
+func (q *query) page(db *gorm.DB, orderBy string, p Page, dest any) error {
+	return db.Raw(q.sql()+" ORDER BY "+orderBy+" LIMIT ?", append(q.args, p.limit()+1)...).Scan(dest).Error
+}
+
+// collect makes the page of what was scanned.
+func collect[R, T any](rows []R, p Page, export func(*R) (T, Position)) List[T] {
+	var list List[T]
+	limit := p.limit()
+	for i := range rows {
+		if i == limit {
+			break
+		}
+		item, at := export(&rows[i])
+		list.Items = append(list.Items, item)
+		if i == limit-1 && len(rows) > limit {
+			list.Next = &at
+		}
+	}
+	return list
+}

@@ -1,0 +1,65 @@
+package index
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"gorm.io/gorm"
+)
+
+// Status is how the index is doing, as of one moment. It counts all records:
+// not for every request.
+func (x *Index) Status(ctx context.Context) (*Status, error) {
+	s := &Status{Repos: map[SyncState]int64{}, Records: map[syntax.NSID]int64{}}
+	err := x.db.ReadTx(ctx, func(tx *gorm.DB) error {
+		if err := tx.Raw("SELECT COALESCE(MAX(seq), 0) FROM journal").Scan(&s.Journal).Error; err != nil {
+			return err
+		}
+		var groups []struct {
+			Name string
+			N    int64
+		}
+		if err := tx.Raw("SELECT sync AS name, COUNT(*) AS n FROM repos GROUP BY sync").Scan(&groups).Error; err != nil {
+			return err
+		}
+		for _, g := range groups {
+			s.Repos[SyncState(g.Name)] = g.N
+		}
+		groups = nil
+		err := tx.Raw("SELECT collection AS name, COUNT(*) AS n FROM records WHERE state IN ? GROUP BY collection",
+			[]string{string(StateOK), string(StateViolated)}).Scan(&groups).Error
+		if err != nil {
+			return err
+		}
+		for _, g := range groups {
+			s.Records[syntax.NSID(g.Name)] = g.N
+		}
+		var sources []struct {
+			Name      string
+			Cursor    int64
+			UpdatedAt string
+		}
+		if err := tx.Raw("SELECT name, cursor, updated_at FROM sources ORDER BY name").Scan(&sources).Error; err != nil {
+			return err
+		}
+		for _, src := range sources {
+			s.Sources = append(s.Sources, SourceStatus{Name: src.Name, Cursor: src.Cursor, UpdatedAt: textTime(src.UpdatedAt)})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("index status: %w", err)
+	}
+	return s, nil
+}
+
+// Cursor is how far a source was applied; 0 when it never was.
+func (x *Index) Cursor(ctx context.Context, source string) (int64, error) {
+	var cursor int64
+	err := x.db.Read.WithContext(ctx).Raw("SELECT COALESCE((SELECT cursor FROM sources WHERE name = ?), 0)", source).Scan(&cursor).Error
+	if err != nil {
+		return 0, fmt.Errorf("cursor of %s: %w", source, err)
+	}
+	return cursor, nil
+}
