@@ -305,8 +305,8 @@ func (w *writer) fillMessage(row *journalRow, m lexicons.Message) error {
 	}
 	w.recount[syntax.ATURI(session)] = true
 	foreigner := m.Session.Authority().String() != row.Did
-	return w.tx.Exec(`INSERT INTO messages (uri, did, session_uri, foreigner, role, model, withheld, rewrites, sort_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		row.URI, row.Did, session, foreigner, clean(m.Role), clean(m.Model), m.Withheld, strings.Join(how, ","),
+	return w.tx.Exec(`INSERT INTO messages (uri, did, session_uri, foreigner, role, model, withheld, worded, rewrites, sort_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		row.URI, row.Did, session, foreigner, clean(m.Role), clean(m.Model), m.Withheld, strings.TrimSpace(m.Text) != "", strings.Join(how, ","),
 		earlier(timeText(m.CreatedAt), row.WitnessedAt)).Error
 }
 

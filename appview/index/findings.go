@@ -15,31 +15,18 @@ import (
 	"herbarium.garden/lexicons"
 )
 
-// Codes of the findings that only the index can make, because they are about
-// history or about the shape of a chain.
-const (
-	CodeEdited           = "edited"
-	CodeKeyReused        = "rkey-reused"
-	CodeForked           = "forked"
-	CodeSuccessorDeleted = "successor-deleted"
-	CodeDangling         = "supersedes-dangling"
-	CodeRewritten        = "rewritten"
-)
+// CodeSuccessorDeleted is the finding on an observation that is a head again
+// because what superseded it was deleted.
+const CodeSuccessorDeleted = "successor-deleted"
 
-// asWitnessed translates the names of refusals into those of what an index
-// finds: it can refuse nothing. "" drops the finding, for the index makes its own.
-var asWitnessed = map[string]string{
-	"SupersedesNotFound": CodeDangling,
-	"AlreadySuperseded":  "",
-	"ImmutableRecord":    "",
-	"RecordTombstoned":   "",
-	"ValidationRequired": "",
-	"BlobNotFound":       "",
-	"BlobPurged":         "",
-	CodeForked:           "",
-	CodeEdited:           "",
-	CodeKeyReused:        "",
-	CodeRewritten:        "",
+// own are findings of the rules that the index makes itself: the rules judge a
+// write at its moment, the index what remains of it in a world at rest.
+var own = map[string]bool{
+	lexicons.CodeForked:       true,
+	lexicons.CodeEdited:       true,
+	lexicons.CodeRkeyReused:   true,
+	lexicons.CodeRewritten:    true,
+	lexicons.CodeBlobNotFound: true, // what was uploaded is known to the host alone
 }
 
 // Bounds of what a finding may hold, in bytes.
@@ -62,18 +49,51 @@ func (w *writer) settleFindings(ctx context.Context) error {
 	return nil
 }
 
-// spread marks those who name a moved target.
+// spread marks those who name a moved target, and the classes that inherit
+// from one of them.
 func (w *writer) spread() error {
-	for part := range slices.Chunk(slices.Sorted(maps.Keys(w.moved)), MaxBatch) {
-		var from []string
-		if err := w.tx.Raw("SELECT DISTINCT from_uri FROM refs WHERE target_uri IN ?", part).Scan(&from).Error; err != nil {
-			return fmt.Errorf("find who refers to what moved: %w", err)
+	stale, err := w.referrers(slices.Collect(maps.Keys(w.moved)), "")
+	if err != nil {
+		return err
+	}
+	for range MaxParents {
+		var classes []syntax.ATURI
+		for _, uri := range stale {
+			if uri.Collection() == lexicons.ClassNSID {
+				classes = append(classes, uri)
+			}
 		}
-		for _, uri := range from {
-			w.restale[syntax.ATURI(uri)] = true
+		if stale, err = w.referrers(classes, RefParent); err != nil {
+			return err
+		}
+		if len(stale) == 0 {
+			return nil
 		}
 	}
 	return nil
+}
+
+// referrers marks as stale the records that name targets, and returns those
+// that were not marked before.
+func (w *writer) referrers(targets []syntax.ATURI, kind ReferenceKind) ([]syntax.ATURI, error) {
+	var fresh []syntax.ATURI
+	slices.Sort(targets)
+	for part := range slices.Chunk(targets, MaxBatch) {
+		q := newQuery("DISTINCT t.from_uri", "refs t")
+		q.where("t.target_uri IN ?", part)
+		q.whereIf(kind != "", "t.kind = ?", string(kind))
+		var from []string
+		if err := q.all(w.tx, &from); err != nil {
+			return nil, fmt.Errorf("find who refers to what moved: %w", err)
+		}
+		for _, uri := range from {
+			if !w.restale[syntax.ATURI(uri)] {
+				fresh = append(fresh, syntax.ATURI(uri))
+			}
+			w.restale[syntax.ATURI(uri)] = true
+		}
+	}
+	return fresh, nil
 }
 
 func (w *writer) settleRecord(ctx context.Context, uri syntax.ATURI) error {
@@ -134,8 +154,8 @@ func (w *writer) findings(ctx context.Context, rec *recordRow) ([]noted, error) 
 	for _, f := range w.verdicts[versionKey(row.URI, row.CID)].Findings {
 		add(f)
 	}
-	if parsed == nil {
-		return found, nil
+	if parsed == nil || rec.State == string(StateQuarantined) {
+		return found, nil // the rules take a record as valid
 	}
 	ch, err := w.change(row, rec, parsed)
 	if err != nil {
@@ -146,14 +166,9 @@ func (w *writer) findings(ctx context.Context, rec *recordRow) ([]noted, error) 
 		return nil, err
 	}
 	for _, f := range checked {
-		code, known := asWitnessed[f.Code]
-		if known && code == "" {
-			continue
+		if !own[f.Code] {
+			add(f)
 		}
-		if known {
-			f.Code = code
-		}
-		add(f)
 	}
 	switch row.collection() {
 	case lexicons.ObservationNSID:
@@ -170,7 +185,7 @@ func (w *writer) findings(ctx context.Context, rec *recordRow) ([]noted, error) 
 			return nil, err
 		}
 		if len(how) > 0 {
-			add(lexicons.Finding{Code: CodeRewritten, Severity: rewriteSeverity(how), Message: "the record was rewritten: " + strings.Join(how, ", ")})
+			add(lexicons.Finding{Code: lexicons.CodeRewritten, Severity: rewriteSeverity(how), Message: "the record was rewritten: " + strings.Join(how, ", ")})
 		}
 	}
 	return found, nil
@@ -228,12 +243,12 @@ func (w *writer) violations(rec *recordRow) ([]noted, error) {
 			deleted = true
 		case deleted:
 			found = append(found, noted{cid: v.CID, at: v.WitnessedAt, Finding: lexicons.Finding{
-				Code: CodeKeyReused, Severity: lexicons.Violation,
+				Code: lexicons.CodeRkeyReused, Severity: lexicons.Violation,
 				Message: fmt.Sprintf("the record key was used again after its observation was deleted, by %s in commit %s", v.CID, v.CommitCID),
 			}})
 		case v.CID != rec.CID:
 			found = append(found, noted{cid: v.CID, at: v.WitnessedAt, Finding: lexicons.Finding{
-				Code: CodeEdited, Severity: lexicons.Violation,
+				Code: lexicons.CodeEdited, Severity: lexicons.Violation,
 				Message: fmt.Sprintf("an observation is never edited: first seen as %s, changed to %s in commit %s", rec.CID, v.CID, v.CommitCID),
 			}})
 		}
@@ -250,7 +265,7 @@ func (w *writer) chainFindings(rec *recordRow) ([]lexicons.Finding, error) {
 	n := &nodes[0]
 	var found []lexicons.Finding
 	if n.Forked {
-		found = append(found, lexicons.Finding{Code: CodeForked, Severity: lexicons.Warning, Path: "/supersedes",
+		found = append(found, lexicons.Finding{Code: lexicons.CodeForked, Severity: lexicons.Warning, Path: "/supersedes",
 			Message: "another observation that lives supersedes " + n.TargetURI + " too"})
 	}
 	if n.Bereft {
@@ -327,4 +342,16 @@ func (s *snapshot) Blob(_ context.Context, _ syntax.DID, c cid.Cid) (*lexicons.S
 		}
 	}
 	return nil, nil
+}
+
+// rewriteSeverity: taking away is the author's right, saying something else in
+// an old turn is not.
+func rewriteSeverity(how []string) lexicons.Severity {
+	for _, h := range how {
+		switch lexicons.RewriteKind(h) {
+		case lexicons.RewriteRevealed, lexicons.RewriteUnredacted, lexicons.RewriteTextChanged, lexicons.RewriteOther:
+			return lexicons.Violation
+		}
+	}
+	return lexicons.Info
 }

@@ -98,7 +98,9 @@ func (w *writer) factsOf(row *journalRow, was *recordRow) (facts, error) {
 			return f, err
 		}
 		if before, err := lexicons.ParseCBOR(row.collection(), old); err == nil {
-			f.Rewrites = rewrites(lexicons.ReadMessage(before.Value), lexicons.ReadMessage(rec.Value))
+			for _, kind := range lexicons.CompareMessages(before.Value, rec.Value).Kinds {
+				f.Rewrites = append(f.Rewrites, string(kind))
+			}
 		}
 	}
 	return f, nil

@@ -76,6 +76,14 @@ func (q *query) all(db *gorm.DB, dest any) error {
 	return db.Raw(q.sql(), q.args...).Scan(dest).Error
 }
 
+// order is the direction in which p walks.
+func (p Page) order() (direction, beyond string) {
+	if p.Reverse {
+		return " DESC", "<"
+	}
+	return "", ">"
+}
+
 // page scans a page and one row more, by which collect knows that there is another.
 func (q *query) page(db *gorm.DB, orderBy string, p Page, dest any) error {
 	return db.Raw(q.sql()+" ORDER BY "+orderBy+" LIMIT ?", append(q.args, p.limit()+1)...).Scan(dest).Error

@@ -70,37 +70,77 @@ func (x *Index) ListConversations(ctx context.Context, v Viewer, f ConversationF
 }
 
 type turnRow struct {
-	URI       string `gorm:"column:uri"`
-	Role      string
-	Model     string
-	Withheld  bool
-	Foreigner bool
-	Rewrites  string
+	URI        string `gorm:"column:uri"`
+	SessionURI string `gorm:"column:session_uri"`
+	Role       string
+	Model      string
+	Withheld   bool
+	Foreigner  bool
+	Rewrites   string
 }
 
+const turnColumns = "t.uri, t.session_uri, t.role, t.model, t.withheld, t.foreigner, t.rewrites"
+
+func (r *turnRow) export() Turn {
+	return Turn{
+		Record: Record{URI: syntax.ATURI(r.URI)}, Role: r.Role, Model: r.Model,
+		Withheld: r.Withheld, Foreign: r.Foreigner, Rewrites: splitList(r.Rewrites),
+	}
+}
+
+func turnRecord(t *Turn) *Record { return &t.Record }
+
 // Turns are the turns of a conversation by its own author in order of record
-// key; with foreign set, those from other repos instead, by URI. A
+// key; with foreign set, those from other repos instead, by URI. Knows Reverse. A
 // conversation whose container is not here has turns for its author and the
 // operator alone: to delete the container is to retract it.
 func (x *Index) Turns(ctx context.Context, v Viewer, session syntax.ATURI, foreign bool, p Page) (List[Turn], error) {
-	q := newQuery("t.uri, t.role, t.model, t.withheld, t.foreigner, t.rewrites", "messages t")
+	direction, beyond := p.order()
+	q := newQuery(turnColumns, "messages t")
 	q.where("t.session_uri = ? AND t.foreigner = ?", session, foreign)
 	if !v.Admin && (v.DID == "" || v.DID.String() != session.Authority().String()) {
 		q.where("EXISTS (SELECT 1 FROM conversations c WHERE c.uri = t.session_uri)")
 	}
 	q.visible(v)
 	if p.After != nil {
-		q.where("t.uri > ?", p.After.URI)
+		q.where("t.uri "+beyond+" ?", p.After.URI)
 	}
 	var rows []turnRow
-	if err := q.page(x.db.Read.WithContext(ctx), "t.uri", p, &rows); err != nil {
+	if err := q.page(x.db.Read.WithContext(ctx), "t.uri"+direction, p, &rows); err != nil {
 		return List[Turn]{}, fmt.Errorf("list turns of %s: %w", session, err)
 	}
-	list := collect(rows, p, func(r *turnRow) (Turn, Position) {
-		return Turn{
-			Record: Record{URI: syntax.ATURI(r.URI)}, Role: r.Role, Model: r.Model,
-			Withheld: r.Withheld, Foreign: r.Foreigner, Rewrites: splitList(r.Rewrites),
-		}, Position{URI: r.URI}
-	})
-	return list, hydrate(ctx, x, v, list.Items, func(t *Turn) *Record { return &t.Record })
+	list := collect(rows, p, func(r *turnRow) (Turn, Position) { return r.export(), Position{URI: r.URI} })
+	return list, hydrate(ctx, x, v, list.Items, turnRecord)
+}
+
+// OpeningTurns are, by conversation, the first turn of its own author that is
+// by the user, not withheld and not without text: what an untitled
+// conversation is called by. At most MaxBatch URIs.
+func (x *Index) OpeningTurns(ctx context.Context, v Viewer, sessions []syntax.ATURI) (map[syntax.ATURI]Turn, error) {
+	out := map[syntax.ATURI]Turn{}
+	if len(sessions) == 0 {
+		return out, nil
+	}
+	if err := batch(len(sessions)); err != nil {
+		return nil, err
+	}
+	q := newQuery(turnColumns, "messages t")
+	q.where(`t.uri IN (SELECT MIN(m.uri) FROM messages m
+		WHERE m.session_uri IN ? AND NOT m.foreigner AND m.role = 'user' AND NOT m.withheld AND m.worded GROUP BY m.session_uri)`, sessions)
+	q.visible(v)
+	var rows []turnRow
+	if err := q.all(x.db.Read.WithContext(ctx), &rows); err != nil {
+		return nil, fmt.Errorf("read opening turns: %w", err)
+	}
+	turns := make([]Turn, len(rows))
+	for i := range rows {
+		turns[i] = rows[i].export()
+	}
+	if err := hydrate(ctx, x, v, turns, turnRecord); err != nil {
+		return nil, err
+	}
+	for i := range turns {
+		out[syntax.ATURI(rows[i].SessionURI)] = turns[i]
+	}
+	return out, nil
 }

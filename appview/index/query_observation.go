@@ -152,7 +152,7 @@ func (n *nodeRow) export(root int64) Member {
 	}
 }
 
-var nodeColumnsOfT = "t." + "uri, t.did, t.rkey, t.cid, t.live, t.future, t.target_uri, t.target_cid, t.edge, t.chain, t.branch, t.position, t.forked, t.bereft, t.observed_at, t.indexed_at"
+const nodeColumnsOfT = "t.uri, t.did, t.rkey, t.cid, t.live, t.future, t.target_uri, t.target_cid, t.edge, t.chain, t.branch, t.position, t.forked, t.bereft, t.observed_at, t.indexed_at"
 
 // readNodes reads chain nodes outside a transaction.
 func (x *Index) readNodes(ctx context.Context, q *query, tail string) ([]nodeRow, error) {
@@ -250,7 +250,7 @@ func (x *Index) chainHeads(ctx context.Context, v Viewer, n, root *nodeRow, c *C
 	return nil
 }
 
-// ChainMembers are the members of the chain of uri in order of position, then URI.
+// ChainMembers are the members of the chain of uri in order of position, then URI. Knows Reverse.
 func (x *Index) ChainMembers(ctx context.Context, v Viewer, uri syntax.ATURI, p Page) (List[Member], error) {
 	n, err := x.node(ctx, v, uri)
 	if err != nil {
@@ -260,6 +260,7 @@ func (x *Index) ChainMembers(ctx context.Context, v Viewer, uri syntax.ATURI, p 
 	if err != nil {
 		return List[Member]{}, err
 	}
+	direction, beyond := p.order()
 	q := newQuery(nodeColumnsOfT, "chain_nodes t")
 	q.where("t.chain = ?", n.Chain)
 	q.visible(v)
@@ -268,10 +269,10 @@ func (x *Index) ChainMembers(ctx context.Context, v Viewer, uri syntax.ATURI, p 
 		if err != nil {
 			return List[Member]{}, fmt.Errorf("position in a chain: %w", err)
 		}
-		q.where("(t.position, t.uri) > (?, ?)", position+root.Position, p.After.URI)
+		q.where("(t.position, t.uri) "+beyond+" (?, ?)", position+root.Position, p.After.URI)
 	}
 	var rows []nodeRow
-	if err := q.page(x.db.Read.WithContext(ctx), "t.position, t.uri", p, &rows); err != nil {
+	if err := q.page(x.db.Read.WithContext(ctx), "t.position"+direction+", t.uri"+direction, p, &rows); err != nil {
 		return List[Member]{}, fmt.Errorf("list chain of %s: %w", uri, err)
 	}
 	return collect(rows, p, func(r *nodeRow) (Member, Position) {

@@ -14,7 +14,7 @@ import (
 
 // fullRecordRow is a record with the journal row of what is shown of it.
 type fullRecordRow struct {
-	recordRow
+	Row       recordRow `gorm:"embedded"`
 	Rev       string
 	CommitCID string `gorm:"column:commit_cid"`
 	Record    []byte
@@ -22,11 +22,11 @@ type fullRecordRow struct {
 
 func (r *fullRecordRow) export() Record {
 	return Record{
-		URI: syntax.ATURI(r.URI), DID: syntax.DID(r.Did), Collection: syntax.NSID(r.Collection), RecordKey: syntax.RecordKey(r.Rkey),
-		CID: parseCID(r.CID), RepoCID: parseCID(r.RepoCID), Rev: syntax.TID(r.Rev), Commit: parseCID(r.CommitCID),
-		State: State(r.State), Baseline: r.Baseline,
-		IndexedAt: textTime(r.IndexedAt), UpdatedAt: textTime(r.UpdatedAt), DeletedAt: textTime(r.DeletedAt),
-		CBOR: servable(r.Collection, r.Record),
+		URI: syntax.ATURI(r.Row.URI), DID: syntax.DID(r.Row.Did), Collection: syntax.NSID(r.Row.Collection), RecordKey: syntax.RecordKey(r.Row.Rkey),
+		CID: parseCID(r.Row.CID), RepoCID: parseCID(r.Row.RepoCID), Rev: syntax.TID(r.Rev), Commit: parseCID(r.CommitCID),
+		State: State(r.Row.State), Baseline: r.Row.Baseline,
+		IndexedAt: textTime(r.Row.IndexedAt), UpdatedAt: textTime(r.Row.UpdatedAt), DeletedAt: textTime(r.Row.DeletedAt),
+		CBOR: servable(r.Row.Collection, r.Record),
 	}
 }
 
@@ -81,7 +81,7 @@ func (x *Index) Records(ctx context.Context, v Viewer, uris []syntax.ATURI) (map
 		return nil, fmt.Errorf("read records: %w", err)
 	}
 	for i := range rows {
-		out[syntax.ATURI(rows[i].URI)] = rows[i].export()
+		out[syntax.ATURI(rows[i].Row.URI)] = rows[i].export()
 	}
 	return out, nil
 }
@@ -115,8 +115,9 @@ func (r *journalRow) export() Version {
 }
 
 // Versions are the witnessed operations on uri, the oldest first;
-// Position.Key is the seq.
+// Position.Key is the seq. Knows Reverse.
 func (x *Index) Versions(ctx context.Context, v Viewer, uri syntax.ATURI, p Page) (List[Version], error) {
+	direction, beyond := p.order()
 	q := newQuery(journalColumns, "journal t")
 	q.where("t.uri = ?", uri)
 	q.whereIf(!v.Admin, "EXISTS (SELECT 1 FROM records c WHERE c.uri = t.uri AND c.state <> ?)", string(StateQuarantined))
@@ -126,10 +127,10 @@ func (x *Index) Versions(ctx context.Context, v Viewer, uri syntax.ATURI, p Page
 		if err != nil {
 			return List[Version]{}, fmt.Errorf("position of versions: %w", err)
 		}
-		q.where("t.seq > ?", seq)
+		q.where("t.seq "+beyond+" ?", seq)
 	}
 	var rows []journalRow
-	if err := q.page(x.db.Read.WithContext(ctx), "t.seq", p, &rows); err != nil {
+	if err := q.page(x.db.Read.WithContext(ctx), "t.seq"+direction, p, &rows); err != nil {
 		return List[Version]{}, fmt.Errorf("list versions of %s: %w", uri, err)
 	}
 	return collect(rows, p, func(r *journalRow) (Version, Position) {

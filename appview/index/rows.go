@@ -50,7 +50,7 @@ type Version struct {
 	Commit      cid.Cid
 	Baseline    bool
 	WitnessedAt time.Time
-	Rewrites    []string // of a message: withheld, revealed, redacted, unredacted, refs-changed, text-changed
+	Rewrites    []string // of a message: lexicons.RewriteKind values
 	CBOR        []byte
 }
 

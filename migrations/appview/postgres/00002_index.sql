@@ -252,6 +252,7 @@ CREATE TABLE messages (
     role        TEXT COLLATE "C" NOT NULL,
     model       TEXT COLLATE "C" NOT NULL,
     withheld    BOOLEAN NOT NULL,
+    worded      BOOLEAN NOT NULL, -- its text is not empty
     rewrites    TEXT COLLATE "C" NOT NULL,    -- how it was rewritten, sorted, by comma
     sort_at     TEXT COLLATE "C" NOT NULL
 );

@@ -252,6 +252,7 @@ CREATE TABLE messages (
     role        TEXT NOT NULL,
     model       TEXT NOT NULL,
     withheld    INTEGER NOT NULL, -- boolean
+    worded      INTEGER NOT NULL, -- boolean; its text is not empty
     rewrites    TEXT NOT NULL,    -- how it was rewritten, sorted, by comma
     sort_at     TEXT NOT NULL
 ) STRICT;
