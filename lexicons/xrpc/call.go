@@ -23,8 +23,9 @@ type Call struct {
 	Request *http.Request
 	Writer  http.ResponseWriter // can be flushed and hijacked
 
-	route *route                   // what answers; nil when nothing is registered there
-	param func(name string) string // wildcards of a plain route
+	route   *route                   // what answers; nil when nothing is registered there
+	param   func(name string) string // wildcards of a plain route
+	refused string                   // error name of the answer, for the log
 }
 
 // Param is the value of a ":name" wildcard of a plain route, or of its final

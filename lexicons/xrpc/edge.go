@@ -73,7 +73,7 @@ func (s *Server) edge(next echo.HandlerFunc) echo.HandlerFunc {
 			// Half an answer is out. Breaking the connection off is the only way
 			// left to say that it is not whole.
 			aborted = status != http.StatusSwitchingProtocols
-		case r.Context().Err() != nil && errors.Is(err, r.Context().Err()):
+		case r.Context().Err() != nil: // whatever err is, nobody is there to be told
 			status = statusClientGone
 		default:
 			err = s.refuse(call, err)
@@ -131,6 +131,9 @@ func (s *Server) record(call *Call, status int, sent int64, took time.Duration, 
 	}
 	if call.Viewer.DID != "" {
 		attrs = append(attrs, slog.String("did", call.Viewer.DID.String()))
+	}
+	if call.refused != "" {
+		attrs = append(attrs, slog.String("error", call.refused))
 	}
 	if err != nil {
 		level = slog.LevelError

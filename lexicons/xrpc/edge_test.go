@@ -58,6 +58,7 @@ func TestErrorsAreAnsweredAndInternalOnesHidden(t *testing.T) {
 	require.Equal(t, 429, a.status)
 	require.Equal(t, `{"error":"RateLimitExceeded","message":"slow down <please>"}`, a.body)
 	require.Equal(t, "9", a.header.Get("ratelimit-reset"))
+	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), `"error":"RateLimitExceeded"`) }, time.Second, time.Millisecond)
 
 	a = s.get(t, exportPath+"?fail=refused")
 	require.Equal(t, 400, a.status)
@@ -74,6 +75,7 @@ func TestErrorsAreAnsweredAndInternalOnesHidden(t *testing.T) {
 		require.NotContains(t, a.body, "secret")
 		id := a.header.Get("X-Request-Id")
 		require.Len(t, id, 16)
+		require.Eventually(t, func() bool { return strings.Contains(s.log.String(), id) }, time.Second, time.Millisecond, "the log comes after the answer")
 		var lines int
 		for line := range strings.Lines(s.log.String()) {
 			if strings.Contains(line, id) {
@@ -85,6 +87,23 @@ func TestErrorsAreAnsweredAndInternalOnesHidden(t *testing.T) {
 		require.Equal(t, 1, lines, "logged once")
 	}
 	require.NotContains(t, s.log.String(), "fail=", "query strings stay out of the log")
+}
+
+func TestAClientThatLeavesIsNoFault(t *testing.T) {
+	entered := make(chan struct{})
+	s := exports(t, nil, func(ctx context.Context, _ *xrpc.Call, _ noParams) error {
+		close(entered)
+		<-ctx.Done()
+		return errors.New("interrupted")
+	}).start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, "GET", s.url+exportPath, nil)
+	require.NoError(t, err)
+	go func() { <-entered; cancel() }()
+	_, err = http.DefaultClient.Do(req) //nolint:bodyclose // there is no answer
+	require.ErrorIs(t, err, context.Canceled)
+	require.Eventually(t, func() bool { return strings.Contains(s.log.String(), `"status":499`) }, 5*time.Second, time.Millisecond)
+	require.NotContains(t, s.log.String(), `"level":"ERROR"`)
 }
 
 // Half a CAR must not look like a whole one.

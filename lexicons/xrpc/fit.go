@@ -156,9 +156,13 @@ func (f fitting) fitReferred(t reflect.Type, def any, path string) error {
 }
 
 func (f fitting) fitObject(t reflect.Type, obj lexicon.SchemaObject, path string) error {
-	ignored := f.ignored
-	f.ignored = nil
-	seen := slices.Clone(ignored)
+	seen := f.ignored
+	f.ignored = nil // they are of the top level
+	for _, name := range seen {
+		if _, ok := obj.Properties[name]; !ok {
+			return mismatch(join(path, name), "ignored, but the lexicon does not have it")
+		}
+	}
 	for _, field := range jsonFields(t) {
 		where := join(path, field.name)
 		def, ok := obj.Properties[field.name]
@@ -168,7 +172,7 @@ func (f fitting) fitObject(t reflect.Type, obj lexicon.SchemaObject, path string
 			}
 			return mismatch(where, "the lexicon has no such field")
 		}
-		seen = append(seen, field.name)
+		seen = append(slices.Clip(seen), field.name)
 		if f.way == output {
 			if err := f.fitPresence(field, def.Inner, obj, where); err != nil {
 				return err

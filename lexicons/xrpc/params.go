@@ -57,6 +57,11 @@ func planParams(t reflect.Type, schema *lexicon.SchemaParams, ignored []string) 
 		seen = append(seen, name)
 		plan = append(plan, paramField{name, field.Index, def.Inner, required})
 	}
+	for _, name := range ignored {
+		if _, ok := schema.Properties[name]; !ok {
+			return nil, fmt.Errorf("ignores %q, which the lexicon does not have", name)
+		}
+	}
 	for name := range schema.Properties {
 		if !slices.Contains(seen, name) {
 			return nil, fmt.Errorf("no field for the lexicon's parameter %q (Ignores says that this is meant)", name)

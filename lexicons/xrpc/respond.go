@@ -16,6 +16,7 @@ import (
 // It returns the error again when it is our fault and belongs in the log.
 func (s *Server) refuse(call *Call, err error) error {
 	answer, known := s.answer(err)
+	call.refused = answer.Name
 	header := call.Writer.Header()
 	for name, value := range answer.Header {
 		header.Set(name, value)

@@ -295,6 +295,9 @@ func TestRegistrationRefusesWhatDoesNotFitTheLexicon(t *testing.T) {
 			}
 			return xrpc.Procedure(s.Server, putThing, xrpc.AccessToken, func(context.Context, xrpc.Viewer, few) (*putOutput, error) { return nil, nil })
 		}, "Ignores"},
+		"ignoring what is not there": {func(s *site) error {
+			return xrpc.Query(s.Server, listThings, xrpc.Read, noThings, xrpc.Ignores("colour"))
+		}, `ignores "colour"`},
 		"upload without a limit": {func(s *site) error {
 			return xrpc.Upload(s.Server, upload, xrpc.AccessToken, func(context.Context, *xrpc.Call, io.Reader) (*struct {
 				Size int64 `json:"size"`
