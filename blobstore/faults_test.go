@@ -127,7 +127,7 @@ func TestDirPutFails(t *testing.T) {
 			require.NoError(t, err)
 
 			// Where the object belongs there is a directory that is not empty.
-			path := filepath.Join(root, "blobs", helloCID[len(helloCID)-3:len(helloCID)-1], helloCID)
+			path := filepath.Join(root, "objects", helloCID[len(helloCID)-3:len(helloCID)-1], helloCID)
 			require.NoError(t, os.MkdirAll(filepath.Join(path, "in the way"), 0o700))
 			_, err = s.Receive(t.Context(), strings.NewReader("hello world"), "")
 			require.Error(t, err)
@@ -249,7 +249,7 @@ func childFullDisk(dir string) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}); err != nil {
 		return err
 	}
-	if _, err = s.Receive(context.Background(), io.LimitReader(endlessZeros{}, 2<<20), ""); !errors.Is(err, syscall.EFBIG) {
+	if _, err = s.Receive(context.Background(), io.LimitReader(endlessZeros{}, 2<<20), ""); !errors.Is(err, syscall.EFBIG) || errors.Is(err, blobstore.ErrSource) {
 		return fmt.Errorf("want EFBIG, got: %w", err)
 	}
 	_, err = s.Receive(context.Background(), strings.NewReader("hello world"), "")

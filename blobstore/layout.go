@@ -12,12 +12,12 @@ import (
 // base32 lower case), so that a listing can be read by people and by tools.
 //
 //	<bucket>
-//	└── blobs/                  one object per CID, whoever uploaded it
+//	└── objects/                one object per CID, whoever uploaded it
 //	    └── <shard>/            2 characters of the CID, see shardOf: 1,024 shards
 //	        └── <cid>           the exact bytes, nothing around them
 //
-// Everything that is not below blobs/ is left alone: Walk does not see it.
-const blobsPrefix = "blobs/"
+// Everything that is not below objects/ is left alone: Walk does not see it.
+const objectsPrefix = "objects/"
 
 // keyOf gives the object key of a blob. ok is false for a CID that cannot name
 // a blob: atproto blobs are CID version 1, raw codec, SHA-256.
@@ -26,7 +26,7 @@ func keyOf(c cid.Cid) (key string, ok bool) {
 		return "", false
 	}
 	name := c.String()
-	return blobsPrefix + shardOf(name) + "/" + name, true
+	return objectsPrefix + shardOf(name) + "/" + name, true
 }
 
 // cidOf is the reverse of keyOf; ok is false for a key that keyOf never gives.

@@ -19,8 +19,14 @@ const DefaultLimit = 100 << 20
 // copyBuffer is the memory that one upload or one verification holds.
 const copyBuffer = 64 << 10
 
-// ErrTooLarge is returned by Receive for a body over the limit.
-var ErrTooLarge = errors.New("blobstore: blob too large")
+// Errors of Receive that are the sender's and not the store's.
+var (
+	// ErrTooLarge is returned for a body over the limit.
+	ErrTooLarge = errors.New("blobstore: blob too large")
+	// ErrSource is returned, together with what the source answered, when the body
+	// could not be read to its end: a client that went away, as a rule.
+	ErrSource = errors.New("blobstore: body broke off")
+)
 
 // Config is what a Store is made of.
 type Config struct {
@@ -100,10 +106,9 @@ func (s *Store) Limit() int64 { return s.limit }
 // An empty body is a valid blob: a command that printed nothing was observed
 // to print nothing. (A request without any body is the caller's to refuse.)
 //
-// Errors: ErrTooLarge past the limit (reading stops there); what r returned, so
-// that a caller can tell a client's broken connection (io.ErrUnexpectedEOF) from
-// a failing store; ctx's error; otherwise the spool's or the bucket's. After any
-// of them nothing of this upload is left.
+// Errors: ErrTooLarge past the limit (reading stops there); ErrSource, which wraps
+// what r returned; ctx's error; otherwise the spool's or the bucket's. After any of
+// them nothing of this upload is left.
 func (s *Store) Receive(ctx context.Context, r io.Reader, declared string) (Info, error) {
 	spool, err := createTemp(s.spool)
 	if err != nil {
@@ -148,10 +153,14 @@ func (s *Store) fill(ctx context.Context, spool io.Writer, r io.Reader) (digest 
 	var first bytes.Buffer
 	sniffed := &prefixWriter{to: &first, left: sniffLen}
 	// One byte over the limit is enough to know that it is exceeded.
-	body := io.LimitReader(&contextReader{ctx: ctx, r: r}, s.limit+1)
+	source := &sourceReader{r: r}
+	body := io.LimitReader(&contextReader{ctx: ctx, r: source}, s.limit+1)
 	size, err = io.CopyBuffer(onlyWriter{io.MultiWriter(hash, sniffed, spool)}, body, buffer[:])
-	if err != nil {
-		return digest, 0, nil, fmt.Errorf("receive blob after %d bytes: %w", size, err)
+	switch {
+	case source.err != nil:
+		return digest, 0, nil, fmt.Errorf("%w after %d bytes: %w", ErrSource, size, source.err)
+	case err != nil:
+		return digest, 0, nil, fmt.Errorf("spool blob after %d bytes: %w", size, err)
 	}
 	if size > s.limit {
 		return digest, 0, nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, s.limit)
@@ -244,7 +253,7 @@ func (s *Store) Verify(ctx context.Context, c cid.Cid) error {
 // given key ("" for the first; the Key of the last Entry to go on). An error of
 // fn ends the walk and is returned as it is.
 func (s *Store) Walk(ctx context.Context, after string, fn func(Entry) error) error {
-	return s.bucket.List(ctx, blobsPrefix, after, func(at Object) error {
+	return s.bucket.List(ctx, objectsPrefix, after, func(at Object) error {
 		c, _ := cidOf(at.Key)
 		return fn(Entry{CID: c, Key: at.Key, Size: at.Size, Modified: at.Modified})
 	})
@@ -272,6 +281,20 @@ func (w *prefixWriter) Write(p []byte) (int, error) {
 	w.to.Write(p[:n])
 	w.left -= n
 	return len(p), nil
+}
+
+// sourceReader keeps the error of a source apart from those of where it is copied to.
+type sourceReader struct {
+	r   io.Reader
+	err error // other than io.EOF
+}
+
+func (s *sourceReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
 }
 
 // contextReader ends a copy between two reads when ctx does.

@@ -161,7 +161,8 @@ func TestReceiveBrokenOff(t *testing.T) {
 
 		gone := io.MultiReader(strings.NewReader(half), iotest.ErrReader(io.ErrUnexpectedEOF))
 		_, err := s.Receive(t.Context(), gone, "text/plain")
-		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "the client's connection broke")
+		require.ErrorIs(t, err, blobstore.ErrSource, "the client's connection broke")
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 
 		ctx, cancel := context.WithCancel(t.Context())
 		aborted := io.MultiReader(strings.NewReader(half), readerFunc(func(p []byte) (int, error) {
@@ -170,6 +171,7 @@ func TestReceiveBrokenOff(t *testing.T) {
 		}), endlessZeros{})
 		_, err = s.Receive(ctx, aborted, "text/plain")
 		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, blobstore.ErrSource)
 
 		require.Empty(t, stored(t, s))
 		requireEmptyDir(t, spool)
@@ -305,7 +307,7 @@ func TestWalk(t *testing.T) {
 		want[info.CID] = info.Size
 	}
 	// Not ours: one outside, one inside, and one CID in the wrong shard.
-	for _, key := range []string{"other/object", "blobs/zz/stray", "blobs/aa/" + helloCID} {
+	for _, key := range []string{"other/object", "objects/zz/stray", "objects/aa/" + helloCID} {
 		require.NoError(t, bucket.Put(t.Context(), key, strings.NewReader("?"), 1, [32]byte{}))
 	}
 
@@ -335,7 +337,7 @@ func TestWalk(t *testing.T) {
 		require.Equal(t, stop, err)
 	}
 	require.Empty(t, want)
-	require.ElementsMatch(t, []string{"blobs/zz/stray", "blobs/aa/" + helloCID}, strays)
+	require.ElementsMatch(t, []string{"objects/zz/stray", "objects/aa/" + helloCID}, strays)
 }
 
 func TestReady(t *testing.T) {

@@ -73,7 +73,7 @@ func uploadError(err error, limit int64) error {
 	switch {
 	case errors.Is(err, blobstore.ErrTooLarge):
 		return xrpc.Errorf(http.StatusRequestEntityTooLarge, "PayloadTooLarge", "the blob is larger than the limit of this host; send at most %d bytes", limit)
-	case errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, blobstore.ErrSource) && errors.Is(err, io.ErrUnexpectedEOF):
 		return xrpc.InvalidRequest("the request body ended early; send it again")
 	}
 	return fmt.Errorf("upload blob: %w", err)
