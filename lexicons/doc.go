@@ -1,4 +1,51 @@
-// Package lexicons owns the schemas, their catalog, validation of records
-// (lexicon plus the checks that indigo lacks), typed readers of the record
-// types, and the rules of SEMANTICS as pure functions over a Snapshot.
+// Package lexicons owns what a record is: the schemas, the catalog over them,
+// parsing and validation of records, the typed readers of the record types, and
+// the rules about what a record means.
+//
+// # The way of a record
+//
+//	bytes ─ ParseJSON / ParseCBOR ─> Record ─ Catalog.Validate ─> ─ Rules.CheckRecord ─> ─ Rules.CheckState ─> stored
+//	        the data model             │      its lexicon, its key   the record alone      a Snapshot of the repo
+//	                                   └─ ReadObservation, ReadSession, … for whoever looks into it
+//
+// A host refuses by each step; an index calls ParseCBOR, Judge or Witness and
+// keeps the record with its findings. Both run the same code, and so does the
+// dry run. Every step answers findings: a stable code, a severity, an RFC 6901
+// pointer into the record, what was expected, and the repair. A *Refused is an
+// error made of them, whose text ends in the repair.
+//
+// # Why it reads JSON and CBOR itself
+//
+// Records are signed: what is let in is kept for ever and must mean the same
+// to everybody. The libraries that are common in the field round integers
+// through float64, keep the last of two equal names, replace bad UTF-8, follow
+// nesting until the stack ends, accept CBOR in several forms, and cannot say
+// where a fault is. json.go and cbor.go accept one thing each and are held
+// against those libraries by fuzzing. indigo's schema language, its syntax
+// types and its data types (atdata) are used as they are.
+//
+// # Invariants
+//
+//   - A Record round-trips: decoding CBOR and encoding Value give each other, to the byte.
+//   - Record.CBOR of ParseCBOR is the slice that came in; nothing is ever re-encoded.
+//   - A Catalog and Rules are immutable and safe for concurrent use; reloading makes new ones.
+//   - Nothing here touches the network, a clock, a disk or a log. Rules see the
+//     world through Snapshot and the time through Change.Now.
+//   - Unknown fields are preserved, unknown values of open sets and unknown
+//     types of open unions are valid.
+//   - No finding repeats a secret.
+//
+// # Layout
+//
+// embed.go, catalog.go, method.go: schemas. datamodel.go, json.go, cbor.go:
+// parsing. validate*.go, validation.go: lexicons and modes. observation.go,
+// session.go, chat.go, class.go, claim.go: readers. rules.go: the engine;
+// rules_<type>.go: one small function for each rule, named in the table at the
+// head of the file. redaction.go, secrets.go, urls.go: what rules are made of.
+// codes.go: every code and refusal.
+//
+// # What it does not do
+//
+// It does not fetch lexicons, store records, resolve chains across repos,
+// verify citations against their targets, or decide who may write.
 package lexicons

@@ -140,7 +140,8 @@ func compareSteps(r *Rewrite, old, now []any) {
 // isRedactionOf reports whether now is old with one span or more covered by a
 // bar each: the pieces of now between its bars occur in old in order, the
 // first and last at its ends, with at least one byte in every gap. Leftmost
-// matching decides it: if any placing of the pieces fits, the leftmost does.
+// matching decides it: if any placing of the pieces fits, the leftmost does. A
+// loose block that touches a bar reads as part of it and is refused.
 func isRedactionOf(old, now string) bool {
 	pieces := strings.Split(now, redactionBar)
 	last := len(pieces) - 1
