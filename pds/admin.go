@@ -167,6 +167,9 @@ func (p *PDS) updateSubjectStatus(ctx context.Context, _ xrpc.Viewer, in updateS
 		if a, err = p.setStatus(ctx, tx, subject.DID, in); err != nil {
 			return nil, notFound(err)
 		}
+		if a.Active() {
+			return p.activation(ctx, tx, a)
+		}
 		return []sequencer.Draft{announce(a)}, nil
 	})
 	if err != nil {
