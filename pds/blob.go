@@ -70,7 +70,10 @@ func (p *PDS) uploadBlob(ctx context.Context, call *xrpc.Call, body io.Reader) (
 }
 
 func uploadError(err error, limit int64) error {
+	var answered *xrpc.Error
 	switch {
+	case errors.As(err, &answered):
+		return answered // of the body's reader: over the limit, or no gzip
 	case errors.Is(err, blobstore.ErrTooLarge):
 		return xrpc.Errorf(http.StatusRequestEntityTooLarge, "PayloadTooLarge", "the blob is larger than the limit of this host; send at most %d bytes", limit)
 	case errors.Is(err, blobstore.ErrSource) && errors.Is(err, io.ErrUnexpectedEOF):
