@@ -1,0 +1,167 @@
+package appview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/xrpc"
+)
+
+// Directory is what a view needs to know of identities beyond the index. It
+// answers from caches and never touches the network.
+type Directory interface {
+	// Members tells which of dids belong to the team: hosted here, or named by
+	// the operator.
+	Members(ctx context.Context, dids []syntax.DID) (map[syntax.DID]bool, error)
+	// Endpoint is the base URL of the host of did, such as
+	// "https://pds.example"; "" when it is not known.
+	Endpoint(ctx context.Context, did syntax.DID) (string, error)
+}
+
+// Default times after which a session's derived state changes.
+const (
+	DefaultActiveWithin = 30 * time.Minute
+	DefaultIdleWithin   = 24 * time.Hour
+)
+
+// Config is what an Appview is made of. Index, Directory and Service are required.
+type Config struct {
+	Index     *index.Index
+	Directory Directory
+	Service   Service
+
+	// ActiveWithin and IdleWithin are how long after its last update a session
+	// counts as active, and as idle; the defaults above when zero.
+	ActiveWithin time.Duration
+	IdleWithin   time.Duration
+	// Now is the clock of everything that depends on time; time.Now when nil.
+	Now func() time.Time
+}
+
+// Service is what describeService tells about the deployment.
+type Service struct {
+	DID        syntax.DID
+	Version    string
+	Visibility xrpc.Visibility
+	PublicURL  string // absolute http or https URL
+}
+
+// Appview answers the queries of this package's lexicons. Safe for concurrent use.
+type Appview struct {
+	index     *index.Index
+	directory Directory
+	service   Service
+	states    thresholds
+	now       func() time.Time
+	methods   []syntax.NSID // registered, for describeService
+}
+
+// New checks the configuration and makes an Appview. It starts nothing.
+func New(c Config) (*Appview, error) {
+	if c.Index == nil || c.Directory == nil {
+		return nil, errors.New("new appview: want Index and Directory")
+	}
+	if _, err := syntax.ParseDID(string(c.Service.DID)); err != nil {
+		return nil, fmt.Errorf("new appview: service did: %w", err)
+	}
+	if u, err := url.Parse(c.Service.PublicURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("new appview: public url %q: want an absolute http or https URL", c.Service.PublicURL)
+	}
+	if c.ActiveWithin == 0 {
+		c.ActiveWithin = DefaultActiveWithin
+	}
+	if c.IdleWithin == 0 {
+		c.IdleWithin = DefaultIdleWithin
+	}
+	if c.ActiveWithin < time.Second || c.IdleWithin <= c.ActiveWithin {
+		return nil, fmt.Errorf("new appview: active within %s, idle within %s: want a second or more, and idle longer than active", c.ActiveWithin, c.IdleWithin)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Appview{
+		index:     c.Index,
+		directory: c.Directory,
+		service:   c.Service,
+		states:    thresholds{active: c.ActiveWithin, idle: c.IdleWithin},
+		now:       c.Now,
+	}, nil
+}
+
+// Register adds the queries to s, and the mapping of this package's errors.
+// All are of class Read, but describeService, which is open.
+func (a *Appview) Register(s *xrpc.Server) error {
+	return errors.Join(
+		register(a, s, "describeService", xrpc.Open, a.describeService),
+		register(a, s, "getObservation", xrpc.Read, a.getObservation),
+		register(a, s, "getObservationHistory", xrpc.Read, a.getObservationHistory),
+		register(a, s, "listObservations", xrpc.Read, a.listObservations),
+		register(a, s, "getSession", xrpc.Read, a.getSession),
+		register(a, s, "listSessions", xrpc.Read, a.listSessions),
+		register(a, s, "getClass", xrpc.Read, a.getClass),
+		register(a, s, "listClasses", xrpc.Read, a.listClasses),
+		register(a, s, "getConversation", xrpc.Read, a.getConversation),
+		register(a, s, "listConversations", xrpc.Read, a.listConversations),
+		register(a, s, "listFindings", xrpc.Read, a.listFindings),
+		register(a, s, "getRecord", xrpc.Read, a.getRecord),
+		register(a, s, "getIndexStatus", xrpc.Read, a.getIndexStatus),
+	)
+}
+
+const namespace = "garden.herbarium."
+
+func register[P, O any](a *Appview, s *xrpc.Server, name string, access xrpc.Access, h func(context.Context, xrpc.Viewer, P) (*O, error)) error {
+	nsid := syntax.NSID(namespace + name)
+	a.methods = append(a.methods, nsid)
+	return xrpc.Query(s, nsid, access, h)
+}
+
+// viewer is for whom the index answers.
+func viewer(v xrpc.Viewer) index.Viewer { return index.Viewer{DID: v.DID, Admin: v.IsAdmin()} }
+
+// recordURI checks that a parameter names a record of a collection; a handle as
+// authority is resolved by the index's identities.
+func (a *Appview) recordURI(ctx context.Context, uri syntax.ATURI, want syntax.NSID) (syntax.ATURI, error) {
+	if uri.Authority().IsHandle() {
+		did, err := a.author(ctx, uri.Authority())
+		if err != nil {
+			return "", err
+		}
+		uri = syntax.ATURI("at://" + string(did) + strings.TrimPrefix(string(uri), "at://"+string(uri.Authority())))
+	}
+	parsed, err := lexicons.ParseRecordURI(string(uri))
+	if err != nil {
+		return "", xrpc.InvalidRequest("uri: %v", err)
+	}
+	if want != "" && parsed.Collection() != want {
+		return "", xrpc.InvalidRequest("uri: %s is a record of %s, want %s", parsed, parsed.Collection(), want)
+	}
+	return parsed, nil
+}
+
+// author resolves the author parameter of a list: "" stays "".
+func (a *Appview) author(ctx context.Context, id syntax.AtIdentifier) (syntax.DID, error) {
+	if id == "" {
+		return "", nil
+	}
+	if did, err := id.AsDID(); err == nil {
+		return did, nil
+	}
+	handle, err := id.AsHandle()
+	if err != nil {
+		return "", xrpc.InvalidRequest("author: %v", err)
+	}
+	did, err := a.index.ResolveHandle(ctx, handle.Normalize())
+	if errors.Is(err, index.ErrNotFound) {
+		return "", xrpc.InvalidRequest("author: no DID is known here for the handle %s; name the DID", handle)
+	}
+	return did, err
+}

@@ -1,0 +1,140 @@
+package appview
+
+import (
+	"slices"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons"
+)
+
+// How the parent line of a class ends.
+const (
+	endRoot       = "root"
+	endCycle      = "cycle"
+	endTooDeep    = "too-deep"
+	endUnresolved = "unresolved"
+)
+
+// resolvedClass is a class of a line, in the version that the view uses.
+type resolvedClass struct {
+	uri     syntax.ATURI
+	pin     lexicons.StrongRef // the reference that led here; for the class itself its own version
+	exact   bool               // the version in use is the one that is pinned
+	content lexicons.Class
+}
+
+// resolvedSkill is a reference to a skill that counts.
+type resolvedSkill struct {
+	ref       lexicons.StrongRef
+	from      *resolvedClass
+	inherited bool
+	overrides []lexicons.StrongRef // references to the same skill that do not count
+	exact     bool                 // the version in use is the one that is pinned
+	known     bool                 // there is a version to use
+	content   lexicons.Skill
+}
+
+// resolution is what a class comes to: itself, its ancestors, its skills.
+type resolution struct {
+	class   resolvedClass
+	parents []resolvedClass // nearest first
+	end     string
+	missing *lexicons.StrongRef // the parent that could not be followed
+	skills  []resolvedSkill     // in effective order
+}
+
+// resolve combines a class with what its references lead to. Each reference is
+// followed to the version that it pins; only where that is not held the current
+// version stands in for it, and exact is false.
+func resolve(r *index.Resolution, refs *refTable) *resolution {
+	out := &resolution{class: resolvedClass{
+		uri:     r.Class.URI,
+		pin:     lexicons.StrongRef{URI: r.Class.URI, CID: r.Class.CID},
+		exact:   true,
+		content: lexicons.ReadClass(decodeRecord(r.Class.Record)),
+	}}
+	out.end = out.followParents(r, refs)
+	out.combineSkills(refs)
+	return out
+}
+
+func (out *resolution) followParents(r *index.Resolution, refs *refTable) string {
+	current := map[syntax.ATURI]index.Record{}
+	for _, p := range r.Parents {
+		current[p.URI] = p.Record
+	}
+	seen := map[syntax.ATURI]bool{out.class.uri: true}
+	for at := &out.class; at.content.Parent != nil; at = &out.parents[len(out.parents)-1] {
+		pin := *at.content.Parent
+		if seen[pin.URI] {
+			return endCycle
+		}
+		if len(out.parents) == index.MaxParents {
+			return endTooDeep
+		}
+		seen[pin.URI] = true
+		parent := resolvedClass{uri: pin.URI, pin: pin}
+		value := refs.exactly(pin)
+		if parent.exact = value != nil; value == nil {
+			value = decodeRecord(current[pin.URI])
+		}
+		if value == nil || pin.URI.Collection() != lexicons.ClassNSID {
+			out.missing = &pin
+			return endUnresolved
+		}
+		parent.content = lexicons.ReadClass(value)
+		out.parents = append(out.parents, parent)
+	}
+	return endRoot
+}
+
+// combineSkills puts the skills of the root ancestor first and those of the
+// class last. Of several references to one skill the one of the nearest class
+// counts, in its place; within a class the first.
+func (out *resolution) combineSkills(refs *refTable) {
+	counts := map[syntax.ATURI]*resolvedSkill{}
+	var nearestFirst [][]*resolvedSkill
+	line := []*resolvedClass{&out.class}
+	for i := range out.parents {
+		line = append(line, &out.parents[i])
+	}
+	for depth, class := range line {
+		var own []*resolvedSkill
+		for _, ref := range class.content.Skills {
+			if nearer, taken := counts[ref.URI]; taken {
+				nearer.overrides = append(nearer.overrides, ref)
+				continue
+			}
+			skill := &resolvedSkill{ref: ref, from: class, inherited: depth > 0}
+			skill.use(refs)
+			counts[ref.URI] = skill
+			own = append(own, skill)
+		}
+		nearestFirst = append(nearestFirst, own)
+	}
+	for _, own := range slices.Backward(nearestFirst) {
+		for _, skill := range own {
+			out.skills = append(out.skills, *skill)
+		}
+	}
+}
+
+// use finds the version of a skill that the view shows.
+func (s *resolvedSkill) use(refs *refTable) {
+	value := refs.exactly(s.ref)
+	if s.exact = value != nil; value == nil {
+		value = decodeRecord(refs.records[s.ref.URI])
+	}
+	if s.known = value != nil && s.ref.URI.Collection() == lexicons.SkillNSID; s.known {
+		s.content = lexicons.ReadSkill(value)
+	}
+}
+
+// exact tells whether the whole resolution is made of pinned versions.
+func (out *resolution) exact() bool {
+	inexactClass := func(c resolvedClass) bool { return !c.exact }
+	inexactSkill := func(s resolvedSkill) bool { return !s.exact || !s.known }
+	return (out.end == endRoot) && !slices.ContainsFunc(out.parents, inexactClass) && !slices.ContainsFunc(out.skills, inexactSkill)
+}

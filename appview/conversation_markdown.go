@@ -1,0 +1,133 @@
+package appview
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+)
+
+// conversationMarkdown writes a page of a conversation as a transcript. What
+// was said is quoted; every line that is not is the transcript's own.
+func conversationMarkdown(c *conversationView, more bool) string {
+	var out strings.Builder
+	heading(&out, 1, or(plainMarkdown(c.Label), "Untitled conversation"))
+	if c.State == index.RefDeleted {
+		fmt.Fprintf(&out, "%s\n\n*Retracted: its owner deleted this conversation, witnessed %s. Nothing of it is kept.*\n", codeSpan(string(c.URI)), humanTime(c.DeletedAt))
+		return out.String()
+	}
+	facts(&out,
+		"by "+actorMarkdown(c.Author),
+		prefixed("started ", humanTime(c.CreatedAt)),
+		countWords(c.Counts),
+		modelWords(c.Models),
+	)
+	facts(&out, codeSpan(string(c.URI)))
+	if c.Description != "" {
+		out.WriteString(quoteMarkdown(c.Description) + "\n")
+	}
+	if c.Discussion != "" {
+		fmt.Fprintf(&out, "Discussed at %s\n\n", linkMarkdown("", c.Discussion))
+	}
+	for _, t := range c.Turns {
+		writeTurn(&out, t)
+	}
+	if len(c.ForeignTurns) > 0 {
+		heading(&out, 2, "Not part of this conversation")
+		out.WriteString("Messages in other repos that point here. Anybody can write one; their words are not shown.\n\n")
+		for _, t := range c.ForeignTurns {
+			fmt.Fprintf(&out, "- %s by %s\n", codeSpan(string(t.URI)), actorMarkdown(t.Author))
+		}
+		out.WriteByte('\n')
+	}
+	writeFindings(&out, c.Findings)
+	if more {
+		out.WriteString("---\n\n*The conversation goes on: ask for the next page with the cursor.*\n")
+	}
+	return out.String()
+}
+
+func writeTurn(out *strings.Builder, t turnView) {
+	if t.Kind == turnWithheld {
+		heading(out, 2, fmt.Sprintf("%d · withheld", t.Position))
+		out.WriteString("*The owner of this conversation withheld this turn.*\n\n")
+		return
+	}
+	title := fmt.Sprintf("%d · %s", t.Position, or(plainMarkdown(t.Role), "unknown role"))
+	if t.Model != "" {
+		title += " · " + codeSpan(t.Model)
+	}
+	if at := humanTime(t.CreatedAt); at != "" {
+		title += " · " + at
+	}
+	heading(out, 2, title)
+	for _, s := range t.Steps {
+		out.WriteString("- " + stepMarkdown(s) + "\n")
+	}
+	if len(t.Steps) > 0 {
+		out.WriteByte('\n')
+	}
+	switch {
+	case t.Text != "":
+		out.WriteString(quoteMarkdown(t.Text) + "\n")
+	case len(t.Steps) == 0:
+		out.WriteString("*Nothing was said.*\n\n")
+	}
+	if t.Bars > 0 {
+		fmt.Fprintf(out, "*Words were taken away in %s (%s).*\n\n", count(int64(t.Bars), "place", "places"), bar)
+	}
+	if len(t.Rewritten) > 0 {
+		fmt.Fprintf(out, "*Changed after it was first seen: %s.*\n\n", plainMarkdown(strings.Join(t.Rewritten, ", ")))
+	}
+	if len(t.Refs) > 0 {
+		out.WriteString("About:\n\n")
+		for _, r := range t.Refs {
+			out.WriteString("- " + refMarkdown(r) + "\n")
+		}
+		out.WriteByte('\n')
+	}
+	if len(t.Mentions) > 0 {
+		fmt.Fprintf(out, "Mentions %s\n\n", strings.Join(each(t.Mentions, actorMarkdown), ", "))
+	}
+	writeFindings(out, t.Findings)
+}
+
+func stepMarkdown(s stepView) string {
+	line := codeSpan(s.Tool)
+	if s.Failed {
+		line = "**failed** " + line
+	}
+	if s.Summary != "" {
+		line += " — " + plainMarkdown(s.Summary)
+	}
+	return line
+}
+
+// refMarkdown is a link to a record with what became of it.
+func refMarkdown(r refView) string {
+	line := linkMarkdown(r.Label, syntax.ATURI(r.URI)) + " — " + string(r.State)
+	if r.State == index.RefChanged {
+		line += fmt.Sprintf(": pinned %s, now %s", codeSpan(string(r.CID)), or(codeSpan(string(r.CurrentCID)), "another version"))
+		if !r.Held {
+			line += ", the pinned version is not held here"
+		}
+	}
+	return line
+}
+
+func countWords(c conversationCounts) string {
+	words := count(c.Turns, "turn", "turns")
+	if c.Withheld > 0 {
+		words += fmt.Sprintf(", %d withheld", c.Withheld)
+	}
+	return words
+}
+
+func modelWords(models []modelUse) string {
+	if len(models) == 0 {
+		return ""
+	}
+	return "models: " + strings.Join(each(models, func(m modelUse) string { return fmt.Sprintf("%s (%d)", codeSpan(m.Model), m.Turns) }), ", ")
+}

@@ -1,0 +1,157 @@
+package appview
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/xrpc"
+)
+
+type getConversationParams struct {
+	URI    syntax.ATURI `param:"uri"`
+	Limit  int          `param:"limit"`
+	Cursor string       `param:"cursor"`
+	Format string       `param:"format"`
+}
+
+type getConversationOutput struct {
+	Conversation *conversationView `json:"conversation,omitempty"`
+	Markdown     string            `json:"markdown,omitempty"`
+	Cursor       string            `json:"cursor,omitempty"`
+}
+
+// turnPosition is the cursor of getConversation: where the page ended, and how
+// many turns were shown up to there, so that numbers go on.
+type turnPosition struct {
+	Key   string `json:"k"`
+	URI   string `json:"u"`
+	Shown int64  `json:"n"`
+}
+
+func (a *Appview) getConversation(ctx context.Context, xv xrpc.Viewer, p getConversationParams) (*getConversationOutput, error) {
+	uri, err := a.recordURI(ctx, p.URI, lexicons.ChatSessionNSID)
+	if err != nil {
+		return nil, err
+	}
+	at, before, err := turnPage(p)
+	if err != nil {
+		return nil, err
+	}
+	v := viewer(xv)
+	conversation, err := a.index.Conversation(ctx, v, uri)
+	if errors.Is(err, index.ErrNotFound) {
+		return a.retracted(ctx, v, uri, p.Format)
+	}
+	if err != nil {
+		return nil, err
+	}
+	turns, err := a.index.Turns(ctx, v, uri, false, at)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := a.conversationFacts(ctx, v, *conversation, turns.Items)
+	if err != nil {
+		return nil, err
+	}
+	facts.before = before
+	out := &getConversationOutput{}
+	if turns.Next != nil {
+		out.Cursor = xrpc.EncodeCursor(namespace+"getConversation", turnPosition{
+			Key: turns.Next.Key, URI: turns.Next.URI, Shown: before + int64(len(turns.Items)),
+		})
+	}
+	view := viewConversation(*facts)
+	if p.Format == formatMarkdown {
+		out.Markdown = conversationMarkdown(view, out.Cursor != "")
+		return out, nil
+	}
+	out.Conversation = view
+	return out, nil
+}
+
+func turnPage(p getConversationParams) (index.Page, int64, error) {
+	at := index.Page{Limit: p.Limit}
+	if p.Cursor == "" {
+		return at, 0, nil
+	}
+	from, err := xrpc.DecodeCursor[turnPosition](namespace+"getConversation", p.Cursor)
+	if err != nil {
+		return at, 0, err
+	}
+	at.After = &index.Position{Key: from.Key, URI: from.URI}
+	return at, max(0, from.Shown), nil
+}
+
+// retracted answers for a conversation whose container is gone.
+func (a *Appview) retracted(ctx context.Context, v index.Viewer, uri syntax.ATURI, format string) (*getConversationOutput, error) {
+	tombstone, who, err := a.tombstone(ctx, v, uri)
+	if err != nil {
+		return nil, err
+	}
+	view := viewDeletedConversation(*tombstone, who)
+	if format == formatMarkdown {
+		return &getConversationOutput{Markdown: conversationMarkdown(view, false)}, nil
+	}
+	return &getConversationOutput{Conversation: view}, nil
+}
+
+func (a *Appview) conversationFacts(ctx context.Context, v index.Viewer, c index.Conversation, turns []index.Turn) (*conversationFacts, error) {
+	f := &conversationFacts{conversation: c, turns: turns}
+	foreign, err := a.index.Turns(ctx, v, c.URI, true, index.Page{Limit: index.MaxLimit})
+	if err != nil {
+		return nil, err
+	}
+	f.foreign = foreign.Items
+	openings, err := a.openings(ctx, v, []index.Conversation{c})
+	if err != nil {
+		return nil, err
+	}
+	f.opening = openings[c.URI]
+	uris := []syntax.ATURI{c.URI}
+	dids := []syntax.DID{c.DID}
+	var refs []lexicons.StrongRef
+	for _, t := range turns {
+		uris = append(uris, t.URI)
+		if m, visible := readTurn(t); visible {
+			refs = append(refs, m.Refs...)
+			dids = append(dids, m.Mentions...)
+		}
+	}
+	for _, t := range f.foreign {
+		dids = append(dids, t.DID)
+	}
+	if f.findings, err = a.index.Findings(ctx, v, uris); err != nil {
+		return nil, err
+	}
+	if f.refs, err = a.refs(ctx, v, refs); err != nil {
+		return nil, err
+	}
+	f.actors, err = a.actors(ctx, dids)
+	return f, err
+}
+
+// openings are the turns by which the untitled ones of a page are called.
+func (a *Appview) openings(ctx context.Context, v index.Viewer, page []index.Conversation) (map[syntax.ATURI]*index.Turn, error) {
+	var untitled []syntax.ATURI
+	for _, c := range page {
+		if oneLine(c.Title) == "" {
+			untitled = append(untitled, c.URI)
+		}
+	}
+	if len(untitled) == 0 {
+		return nil, nil
+	}
+	turns, err := a.index.OpeningTurns(ctx, v, untitled)
+	if err != nil {
+		return nil, err
+	}
+	openings := map[syntax.ATURI]*index.Turn{}
+	for uri, turn := range turns {
+		openings[uri] = &turn
+	}
+	return openings, nil
+}

@@ -1,0 +1,131 @@
+package appview
+
+import (
+	"context"
+	"errors"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/xrpc"
+)
+
+type getSessionParams struct {
+	URI    syntax.ATURI `param:"uri"`
+	Format string       `param:"format"`
+}
+
+type getSessionOutput struct {
+	Session  *sessionView `json:"session,omitempty"`
+	Markdown string       `json:"markdown,omitempty"`
+}
+
+func (a *Appview) getSession(ctx context.Context, xv xrpc.Viewer, p getSessionParams) (*getSessionOutput, error) {
+	uri, err := a.recordURI(ctx, p.URI, lexicons.SessionNSID)
+	if err != nil {
+		return nil, err
+	}
+	view, err := a.sessionView(ctx, viewer(xv), uri)
+	if err != nil {
+		return nil, err
+	}
+	if p.Format == formatMarkdown {
+		return &getSessionOutput{Markdown: sessionMarkdown(view)}, nil
+	}
+	return &getSessionOutput{Session: view}, nil
+}
+
+func (a *Appview) sessionView(ctx context.Context, v index.Viewer, uri syntax.ATURI) (*sessionView, error) {
+	session, err := a.index.Session(ctx, v, uri)
+	if errors.Is(err, index.ErrNotFound) {
+		tombstone, who, err := a.tombstone(ctx, v, uri)
+		if err != nil {
+			return nil, err
+		}
+		return viewDeletedSession(*tombstone, who), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	facts, err := a.sessionFacts(ctx, v, *session)
+	if err != nil {
+		return nil, err
+	}
+	return viewSession(*facts), nil
+}
+
+// tombstone is what is left of the record at uri; the answer to the client
+// when nothing is.
+func (a *Appview) tombstone(ctx context.Context, v index.Viewer, uri syntax.ATURI) (*index.Record, actors, error) {
+	record, err := a.index.Record(ctx, v, uri)
+	if err != nil && !errors.Is(err, index.ErrNotFound) {
+		return nil, nil, err
+	}
+	if record == nil || record.State != index.StateDeleted {
+		return nil, nil, a.notFound(ctx, uri)
+	}
+	who, err := a.actors(ctx, []syntax.DID{record.DID})
+	return record, who, err
+}
+
+func (a *Appview) sessionFacts(ctx context.Context, v index.Viewer, s index.Session) (*sessionFacts, error) {
+	f := &sessionFacts{session: s, now: a.now(), states: a.states}
+	full := index.Page{Limit: index.MaxLimit, Reverse: true}
+	var err error
+	if f.versions, err = a.index.Versions(ctx, v, s.URI, full); err != nil {
+		return nil, err
+	}
+	full.Reverse = false
+	if run, err := syntax.ParseTID(string(s.RecordKey)); err == nil {
+		list, err := a.index.ListObservations(ctx, v, index.ObservationFilter{DID: s.DID, Run: run, AllVersions: true}, full)
+		if err != nil {
+			return nil, err
+		}
+		f.exact = list.Items
+	}
+	// Without a machine and a start there is no circumstance to infer from.
+	if s.Machine != "" && !s.StartedAt.IsZero() {
+		list, err := a.index.ListObservations(ctx, v, index.ObservationFilter{
+			DID:         s.DID,
+			Device:      s.Machine,
+			Since:       s.StartedAt,
+			Until:       later(s.SortAt, s.Record.UpdatedAt),
+			AllVersions: true,
+		}, full)
+		if err != nil {
+			return nil, err
+		}
+		f.nearby = list.Items
+	}
+	if f.siblings, err = a.siblings(ctx, v, s); err != nil {
+		return nil, err
+	}
+	sessions := append([]index.Session{s}, f.siblings...)
+	around, err := a.surroundings(ctx, v, each(sessions, func(s index.Session) index.Record { return s.Record }))
+	if err != nil {
+		return nil, err
+	}
+	f.actors, f.findings = around.actors, around.found
+	return f, nil
+}
+
+// siblings are the sessions of the same record key in other repos of the team.
+// One outside the team is left out: anybody can use the same key.
+func (a *Appview) siblings(ctx context.Context, v index.Viewer, s index.Session) ([]index.Session, error) {
+	list, err := a.index.ListSessions(ctx, v, index.SessionFilter{RecordKey: s.RecordKey}, index.Page{Limit: index.MaxLimit})
+	if err != nil {
+		return nil, err
+	}
+	members, err := a.directory.Members(ctx, distinct(each(list.Items, func(s index.Session) syntax.DID { return s.DID })))
+	if err != nil || !members[s.DID] {
+		return nil, err
+	}
+	var siblings []index.Session
+	for _, other := range list.Items {
+		if other.DID != s.DID && members[other.DID] {
+			siblings = append(siblings, other)
+		}
+	}
+	return siblings, nil
+}

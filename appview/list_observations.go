@@ -1,0 +1,87 @@
+package appview
+
+import (
+	"context"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons/xrpc"
+)
+
+type listObservationsParams struct {
+	Author      syntax.AtIdentifier `param:"author"`
+	SourceKind  string              `param:"sourceKind"`
+	SourceValue string              `param:"sourceValue"`
+	Method      string              `param:"method"`
+	Run         syntax.TID          `param:"run"`
+	Device      string              `param:"device"`
+	Model       string              `param:"model"`
+	HeadsOnly   bool                `param:"headsOnly"`
+	Since       syntax.Datetime     `param:"since"`
+	Until       syntax.Datetime     `param:"until"`
+	Limit       int                 `param:"limit"`
+	Cursor      string              `param:"cursor"`
+}
+
+type listObservationsOutput struct {
+	Cursor       string            `json:"cursor,omitempty"`
+	Observations []observationItem `json:"observations"`
+}
+
+func (a *Appview) listObservations(ctx context.Context, xv xrpc.Viewer, p listObservationsParams) (*listObservationsOutput, error) {
+	author, err := a.author(ctx, p.Author)
+	if err != nil {
+		return nil, err
+	}
+	at, err := page("listObservations", p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	v := viewer(xv)
+	list, err := a.index.ListObservations(ctx, v, index.ObservationFilter{
+		DID:         author,
+		SourceKind:  p.SourceKind,
+		SourceValue: p.SourceValue,
+		Method:      p.Method,
+		Run:         p.Run,
+		Device:      p.Device,
+		Model:       p.Model,
+		Since:       instant(p.Since),
+		Until:       instant(p.Until),
+		AllVersions: !p.HeadsOnly,
+	}, at)
+	if err != nil {
+		return nil, err
+	}
+	around, err := a.surroundings(ctx, v, each(list.Items, func(o index.Observation) index.Record { return o.Record }))
+	if err != nil {
+		return nil, err
+	}
+	endpoints, err := a.endpoints(ctx, list.Items)
+	if err != nil {
+		return nil, err
+	}
+	return &listObservationsOutput{
+		Cursor: cursorOf("listObservations", list.Next),
+		Observations: orEmpty(each(list.Items, func(o index.Observation) observationItem {
+			return viewObservationItem(o, around.findings(o.URI), around.actors, endpoints[o.DID])
+		})),
+	}, nil
+}
+
+// endpoints are the hosts of the repos that hold blobs of a page.
+func (a *Appview) endpoints(ctx context.Context, page []index.Observation) (map[syntax.DID]string, error) {
+	hosts := map[syntax.DID]string{}
+	for _, o := range page {
+		if _, known := hosts[o.DID]; known || o.Blob == nil {
+			continue
+		}
+		endpoint, err := a.directory.Endpoint(ctx, o.DID)
+		if err != nil {
+			return nil, err
+		}
+		hosts[o.DID] = endpoint
+	}
+	return hosts, nil
+}

@@ -1,0 +1,96 @@
+package appview
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+)
+
+// The parts that the documents share.
+
+func heading(out *strings.Builder, level int, title string) {
+	fmt.Fprintf(out, "%s %s\n\n", strings.Repeat("#", level), title)
+}
+
+// facts writes a line of what is to be said, leaving out what is not known.
+func facts(out *strings.Builder, parts ...string) {
+	var known []string
+	for _, p := range parts {
+		if p != "" {
+			known = append(known, p)
+		}
+	}
+	if len(known) > 0 {
+		out.WriteString(strings.Join(known, " · ") + "\n\n")
+	}
+}
+
+// writeFindings lists what checks found; the messages are ours but may quote a
+// record, so they are escaped.
+func writeFindings(out *strings.Builder, found []findingView) {
+	if len(found) == 0 {
+		return
+	}
+	out.WriteString("Findings:\n\n")
+	for _, f := range found {
+		fmt.Fprintf(out, "- %s %s", f.Severity, codeSpan(f.Code))
+		if f.Path != "" {
+			fmt.Fprintf(out, " at %s", codeSpan(f.Path))
+		}
+		fmt.Fprintf(out, ": %s\n", plainMarkdown(f.Message))
+	}
+	out.WriteByte('\n')
+}
+
+// actorMarkdown is the handle to read and the DID to be sure.
+func actorMarkdown(a actorView) string {
+	if a.Handle == "" {
+		return codeSpan(string(a.DID))
+	}
+	return plainMarkdown(a.name()) + " (" + codeSpan(string(a.DID)) + ")"
+}
+
+// linkMarkdown links a record. The syntax of an AT URI has no character that
+// could end the destination; one that does not parse is shown, not linked.
+func linkMarkdown(label string, uri syntax.ATURI) string {
+	parsed, err := syntax.ParseATURI(string(uri))
+	if err != nil {
+		return codeSpan(string(uri))
+	}
+	return fmt.Sprintf("[%s](<%s>)", or(plainMarkdown(label), plainMarkdown(string(parsed))), parsed)
+}
+
+// humanTime is an instant to read, in UTC; "" for none.
+func humanTime(d syntax.Datetime) string {
+	if d == "" {
+		return ""
+	}
+	t, err := time.Parse(time.RFC3339Nano, string(d))
+	if err != nil {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

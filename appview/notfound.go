@@ -1,0 +1,48 @@
+package appview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/xrpc"
+)
+
+// notFound is the answer for a record that cannot be shown. It tells "was
+// never there" from "nothing is known", by what the index knows of the repo.
+func (a *Appview) notFound(ctx context.Context, uri syntax.ATURI) error {
+	did, err := uri.Authority().AsDID()
+	if err != nil {
+		return xrpc.InvalidRequest("uri: %v", err)
+	}
+	repo, err := a.index.Repo(ctx, did)
+	if err != nil && !errors.Is(err, index.ErrNotFound) {
+		return err
+	}
+	code, message := absence(uri, repo)
+	return &xrpc.Error{
+		Status:   http.StatusBadRequest, // as the reference answers RecordNotFound
+		Name:     "RecordNotFound",
+		Message:  message,
+		Findings: []lexicons.Finding{{Code: code, Severity: lexicons.Info, Message: message}},
+	}
+}
+
+// absence says why a record cannot be shown; repo is nil when its DID is unknown.
+func absence(uri syntax.ATURI, repo *index.Repo) (code, message string) {
+	switch {
+	case repo == nil:
+		return "not-indexed", fmt.Sprintf("not-indexed: this index does not follow %s, so nothing is known of %s", uri.Authority(), uri)
+	case !repo.Active:
+		return "repo-inactive", fmt.Sprintf("repo-inactive: the account %s is not active (%s); its records are not shown", repo.DID, repo.Status)
+	case repo.Sync != index.SyncSynced:
+		return "not-indexed", fmt.Sprintf("not-indexed: the repo %s is %s here, so %s may exist", repo.DID, repo.Sync, uri)
+	default:
+		return "missing", fmt.Sprintf("missing: the repo %s is indexed up to rev %s and shows no record at %s", repo.DID, repo.Rev, uri)
+	}
+}

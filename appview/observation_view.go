@@ -1,0 +1,244 @@
+package appview
+
+import (
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons"
+)
+
+// observationView is garden.herbarium.defs#observationView.
+type observationView struct {
+	URI         syntax.ATURI    `json:"uri"`
+	CID         syntax.CID      `json:"cid,omitempty"`
+	Author      actorView       `json:"author"`
+	State       index.RefState  `json:"state"`
+	DeletedAt   syntax.Datetime `json:"deletedAt,omitempty"`
+	Source      *sourceView     `json:"source,omitempty"`
+	Method      string          `json:"method,omitempty"`
+	ObservedAt  syntax.Datetime `json:"observedAt,omitempty"`
+	CreatedAt   syntax.Datetime `json:"createdAt,omitempty"`
+	Text        string          `json:"text,omitempty"`
+	TextBytes   int             `json:"textBytes,omitempty"`
+	Content     *blobView       `json:"content,omitempty"`
+	Generator   *generatorView  `json:"generator,omitempty"`
+	Chain       chainPosition   `json:"chain"`
+	SameSource  *sameSource     `json:"sameSource,omitempty"`
+	CitedBy     []citingView    `json:"citedBy,omitempty"`
+	CitedCapped bool            `json:"citedByCapped,omitempty"`
+	OtherCIDs   []syntax.CID    `json:"otherCids,omitempty"`
+	Findings    []findingView   `json:"findings"`
+	Provenance  *provenanceView `json:"provenance,omitempty"`
+}
+
+// chainPosition is garden.herbarium.defs#chainPosition.
+type chainPosition struct {
+	Position     int64       `json:"position"`
+	Length       int64       `json:"length"`
+	StepsBehind  int64       `json:"stepsBehind"`
+	IsHead       bool        `json:"isHead"`
+	Head         *strongRef  `json:"head,omitempty"`
+	Heads        []strongRef `json:"heads,omitempty"`
+	Forked       bool        `json:"forked"`
+	Complete     bool        `json:"complete"`
+	Supersedes   *refView    `json:"supersedes,omitempty"`
+	SupersededBy []chainLink `json:"supersededBy,omitempty"`
+	Proposals    []chainLink `json:"proposals,omitempty"`
+}
+
+// chainLink is garden.herbarium.defs#chainLink.
+type chainLink struct {
+	URI         syntax.ATURI    `json:"uri"`
+	CID         syntax.CID      `json:"cid"`
+	Author      actorView       `json:"author"`
+	Strength    index.Edge      `json:"strength,omitempty"`
+	ObservedAt  syntax.Datetime `json:"observedAt,omitempty"`
+	FirstSeenAt syntax.Datetime `json:"firstSeenAt,omitempty"`
+}
+
+// sameSource is garden.herbarium.defs#sameSource.
+type sameSource struct {
+	Observations int  `json:"observations"`
+	Capped       bool `json:"capped,omitempty"`
+}
+
+// citingView is garden.herbarium.defs#citingView.
+type citingView struct {
+	URI      syntax.ATURI `json:"uri"`
+	CID      syntax.CID   `json:"cid"`
+	Author   actorView    `json:"author"`
+	Relation string       `json:"relation"`
+	Path     string       `json:"path,omitempty"`
+	Pins     syntax.CID   `json:"pins,omitempty"`
+}
+
+// observationFacts is all that the view of one observation is made of.
+type observationFacts struct {
+	record     index.Record // may be a tombstone
+	chain      index.Chain
+	successors []index.Observation // what names record in supersedes, proposals included
+	citations  index.List[index.Reference]
+	citing     map[syntax.ATURI]index.Record // of citations
+	sameSource index.List[index.Observation]
+	findings   []index.Finding
+	refs       *refTable
+	actors     actors
+	endpoint   string // base URL of the repo's host, "" when unknown
+}
+
+func viewObservation(f observationFacts) *observationView {
+	view := &observationView{
+		URI:      f.record.URI,
+		CID:      viewCID(f.record.CID),
+		Author:   f.actors.of(f.record.URI),
+		State:    index.RefCurrent,
+		Chain:    viewChain(f),
+		CitedBy:  viewCitations(f),
+		Findings: viewFindings(f.findings),
+	}
+	view.CitedCapped = f.citations.Next != nil
+	if f.record.State == index.StateDeleted {
+		view.State = index.RefDeleted
+		view.DeletedAt = datetime(f.record.DeletedAt)
+		return view
+	}
+	if f.record.State == index.StateQuarantined {
+		view.State = index.RefQuarantined
+	}
+	o := lexicons.ReadObservation(decodeRecord(f.record))
+	view.Source = viewSource(o.Source)
+	view.Method = o.Method
+	view.ObservedAt = datetime(o.ObservedAt)
+	view.CreatedAt = datetime(o.CreatedAt)
+	view.Text = o.Text
+	view.TextBytes = len(o.Text)
+	view.Content = viewBlob(o.Content, didOf(f.record.URI), f.endpoint)
+	view.Generator = viewGenerator(o.Generator, f.refs)
+	view.SameSource = &sameSource{Observations: len(f.sameSource.Items), Capped: f.sameSource.Next != nil}
+	if f.record.RepoCID.Defined() && f.record.RepoCID != f.record.CID {
+		view.OtherCIDs = []syntax.CID{viewCID(f.record.RepoCID)}
+	}
+	view.Provenance = viewProvenance(f.record)
+	return view
+}
+
+func viewChain(f observationFacts) chainPosition {
+	c := f.chain
+	view := chainPosition{
+		Position:    c.Self.Position + 1,
+		Length:      max(c.Length, 1),
+		StepsBehind: c.StepsBehind,
+		IsHead:      c.Head != nil && c.Head.URI == c.Self.URI,
+		Heads:       each(c.Heads, memberRef),
+		Forked:      c.Forked,
+		Complete:    c.Root.Edge != index.EdgePending,
+		Supersedes:  f.refs.optional(c.Self.Supersedes),
+	}
+	if c.Head != nil {
+		head := memberRef(*c.Head)
+		view.Head = &head
+	}
+	for _, s := range f.successors {
+		if s.Edge != index.EdgeExact && s.Edge != index.EdgeWeak {
+			continue
+		}
+		view.SupersededBy = append(view.SupersededBy, chainLink{
+			URI:         s.URI,
+			CID:         viewCID(s.CID),
+			Author:      f.actors.of(s.URI),
+			Strength:    s.Edge,
+			ObservedAt:  datetime(s.ObservedAt),
+			FirstSeenAt: datetime(s.IndexedAt),
+		})
+	}
+	view.Proposals = each(c.Proposals, func(m index.Member) chainLink {
+		return chainLink{
+			URI:         m.URI,
+			CID:         viewCID(m.CID),
+			Author:      f.actors.of(m.URI),
+			ObservedAt:  datetime(m.ObservedAt),
+			FirstSeenAt: datetime(m.IndexedAt),
+		}
+	})
+	return view
+}
+
+func memberRef(m index.Member) strongRef { return strongRef{URI: m.URI, CID: viewCID(m.CID)} }
+
+func viewCitations(f observationFacts) []citingView {
+	var view []citingView
+	for _, ref := range f.citations.Items {
+		record, ok := f.citing[ref.From]
+		if !ok || record.CBOR == nil {
+			continue
+		}
+		view = append(view, citingView{
+			URI:      ref.From,
+			CID:      viewCID(record.CID),
+			Author:   f.actors.of(ref.From),
+			Relation: relationAt(decodeRecord(record), ref.Path),
+			Path:     ref.Path,
+			Pins:     viewCID(ref.CID),
+		})
+	}
+	return view
+}
+
+// relationAt reads the relation of the citation that path points into: the
+// innermost object on the way that has one.
+func relationAt(record map[string]any, path string) string {
+	relation := ""
+	var at any = record
+	for _, token := range pointerTokens(path) {
+		if at = descend(at, token); at == nil {
+			break
+		}
+		if object, ok := at.(map[string]any); ok {
+			if r, ok := object["relation"].(string); ok {
+				relation = r
+			}
+		}
+	}
+	return relation
+}
+
+// observationItem is garden.herbarium.defs#observationItem.
+type observationItem struct {
+	URI          syntax.ATURI    `json:"uri"`
+	CID          syntax.CID      `json:"cid"`
+	Author       actorView       `json:"author"`
+	Source       *sourceView     `json:"source"`
+	Method       string          `json:"method"`
+	ObservedAt   syntax.Datetime `json:"observedAt,omitempty"`
+	Excerpt      string          `json:"excerpt"`
+	TextBytes    int             `json:"textBytes,omitempty"`
+	Content      *blobView       `json:"content,omitempty"`
+	Generator    *generatorView  `json:"generator,omitempty"`
+	IsHead       bool            `json:"isHead"`
+	Supersedes   syntax.ATURI    `json:"supersedes,omitempty"`
+	FirstSeenAt  syntax.Datetime `json:"firstSeenAt,omitempty"`
+	FindingCount int             `json:"findingCount"`
+}
+
+func viewObservationItem(o index.Observation, findings int, who actors, endpoint string) observationItem {
+	content := lexicons.ReadObservation(decodeRecord(o.Record))
+	view := observationItem{
+		URI:          o.URI,
+		CID:          viewCID(o.CID),
+		Author:       who.of(o.URI),
+		Source:       viewSource(content.Source),
+		Method:       content.Method,
+		ObservedAt:   datetime(content.ObservedAt),
+		Excerpt:      excerpt(content.Text),
+		TextBytes:    len(content.Text),
+		Content:      viewBlob(content.Content, didOf(o.URI), endpoint),
+		Generator:    viewGenerator(content.Generator, nil),
+		IsHead:       o.Head,
+		FirstSeenAt:  datetime(o.IndexedAt),
+		FindingCount: findings,
+	}
+	if content.Supersedes != nil {
+		view.Supersedes = content.Supersedes.URI
+	}
+	return view
+}

@@ -1,0 +1,56 @@
+package appview
+
+import (
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons/xrpc"
+)
+
+// page reads the limit and cursor of the list that method answers.
+func page(method string, limit int, cursor string) (index.Page, error) {
+	p := index.Page{Limit: limit}
+	if cursor == "" {
+		return p, nil
+	}
+	after, err := xrpc.DecodeCursor[index.Position](namespace+method, cursor)
+	if err != nil {
+		return p, err
+	}
+	p.After = &after
+	return p, nil
+}
+
+// cursorOf is the cursor of the page that follows; "" when there is none.
+func cursorOf(method string, next *index.Position) string {
+	if next == nil {
+		return ""
+	}
+	return xrpc.EncodeCursor(namespace+method, *next)
+}
+
+// instant reads a datetime parameter; zero when it is absent. Its syntax was
+// checked against the lexicon.
+func instant(d syntax.Datetime) time.Time {
+	if d == "" {
+		return time.Time{}
+	}
+	return d.Time()
+}
+
+// later and earlier are the tighter of two bounds, of which zero is none.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

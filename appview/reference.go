@@ -1,0 +1,157 @@
+package appview
+
+import (
+	"context"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons"
+)
+
+// refView is garden.herbarium.defs#refView.
+type refView struct {
+	URI        string         `json:"uri"`
+	CID        syntax.CID     `json:"cid,omitempty"`
+	State      index.RefState `json:"state"`
+	CurrentCID syntax.CID     `json:"currentCid,omitempty"`
+	Held       bool           `json:"held,omitempty"`
+	Label      string         `json:"label,omitempty"`
+}
+
+// refTable tells what became of strong references: all that the refs of one
+// view need, hydrated together.
+type refTable struct {
+	states   map[string]index.RefState // by index.VersionKey
+	versions map[string]index.Version  // by index.VersionKey
+	records  map[syntax.ATURI]index.Record
+}
+
+// refs hydrates references in three queries for every thousand.
+func (a *Appview) refs(ctx context.Context, v index.Viewer, refs []lexicons.StrongRef) (*refTable, error) {
+	t := &refTable{
+		states:   map[string]index.RefState{},
+		versions: map[string]index.Version{},
+		records:  map[syntax.ATURI]index.Record{},
+	}
+	for part := range batches(refs) {
+		states, err := a.index.RefStates(ctx, v, part)
+		if err != nil {
+			return nil, err
+		}
+		versions, err := a.index.PinnedVersions(ctx, v, part)
+		if err != nil {
+			return nil, err
+		}
+		records, err := a.index.Records(ctx, v, distinct(each(part, func(r lexicons.StrongRef) syntax.ATURI { return r.URI })))
+		if err != nil {
+			return nil, err
+		}
+		merge(t.states, states)
+		merge(t.versions, versions)
+		merge(t.records, records)
+	}
+	return t, nil
+}
+
+func merge[K comparable, V any](into, from map[K]V) {
+	for k, v := range from {
+		into[k] = v
+	}
+}
+
+// view is what became of one reference. A state that the index did not tell is
+// not-indexed: silence is no proof of absence.
+func (t *refTable) view(ref lexicons.StrongRef) refView {
+	key := index.VersionKey(ref.URI, ref.CID)
+	view := refView{URI: string(ref.URI), CID: syntax.CID(ref.CID.String()), State: index.RefNotIndexed}
+	if state, ok := t.states[key]; ok {
+		view.State = state
+	}
+	switch view.State {
+	case index.RefCurrent, index.RefChanged, index.RefCommitCID:
+	default:
+		return view // nothing of its content is told
+	}
+	record, known := t.records[ref.URI]
+	if known && record.CBOR != nil {
+		view.Label = labelOf(record)
+		if record.CID != ref.CID {
+			view.CurrentCID = syntax.CID(record.CID.String())
+		}
+		view.Held = record.CID == ref.CID
+	}
+	if pinned, ok := t.versions[key]; ok && pinned.CBOR != nil {
+		view.Held = true
+	}
+	return view
+}
+
+// optional is view of a reference that may be absent. A nil table shows no
+// reference at all: lists do not look them up.
+func (t *refTable) optional(ref *lexicons.StrongRef) *refView {
+	if ref == nil || t == nil {
+		return nil
+	}
+	view := t.view(*ref)
+	return &view
+}
+
+// exactly is the content of the very version that ref pins; nil when it is not held.
+func (t *refTable) exactly(ref lexicons.StrongRef) map[string]any {
+	if version, ok := t.versions[index.VersionKey(ref.URI, ref.CID)]; ok && version.CBOR != nil {
+		return decode(ref.URI.Collection(), version.CBOR)
+	}
+	if record, ok := t.records[ref.URI]; ok && record.CID == ref.CID {
+		return decodeRecord(record)
+	}
+	return nil
+}
+
+// labelOf names a record for a link: its title or name, the source of an
+// observation. A message has no label, for its words may be taken away.
+func labelOf(r index.Record) string {
+	value := decodeRecord(r)
+	label := ""
+	switch r.Collection {
+	case lexicons.ObservationNSID:
+		label, _ = maskCredentials(lexicons.ReadObservation(value).Source.Value)
+	case lexicons.SessionNSID:
+		label = lexicons.ReadSession(value).Title
+	case lexicons.ChatSessionNSID:
+		label = lexicons.ReadChatSession(value).Title
+	case lexicons.ClassNSID:
+		label = lexicons.ReadClass(value).Name
+	case lexicons.SkillNSID:
+		label = lexicons.ReadSkill(value).Name
+	case lexicons.ClaimNSID:
+		label = lexicons.ReadClaim(value).Text
+	}
+	return shorten(oneLine(firstBytes(label, 16*refLabelLength)), refLabelLength)
+}
+
+// decodeRecord reads the bytes of a record; nil for a tombstone.
+func decodeRecord(r index.Record) map[string]any { return decode(r.Collection, r.CBOR) }
+
+// decode reads stored bytes. The index only keeps what it could read, so what
+// cannot be read shows as a record without fields and breaks no view.
+func decode(collection syntax.NSID, raw []byte) map[string]any {
+	if raw == nil {
+		return nil
+	}
+	record, err := lexicons.ParseCBOR(collection, raw)
+	if err != nil {
+		return nil
+	}
+	return record.Value
+}
+
+// strongRef is com.atproto.repo.strongRef in JSON.
+type strongRef struct {
+	URI syntax.ATURI `json:"uri"`
+	CID syntax.CID   `json:"cid"`
+}
+
+func viewStrongRef(ref lexicons.StrongRef) strongRef {
+	return strongRef{URI: ref.URI, CID: syntax.CID(ref.CID.String())}
+}

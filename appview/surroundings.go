@@ -1,0 +1,31 @@
+package appview
+
+import (
+	"context"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+)
+
+// surroundings are what every item of a list shows beside its own row.
+type surroundings struct {
+	actors actors
+	found  map[syntax.ATURI][]index.Finding
+}
+
+// surroundings hydrates a page of records in two queries.
+func (a *Appview) surroundings(ctx context.Context, v index.Viewer, page []index.Record) (*surroundings, error) {
+	who, err := a.actors(ctx, each(page, func(r index.Record) syntax.DID { return r.DID }))
+	if err != nil {
+		return nil, err
+	}
+	found, err := a.index.Findings(ctx, v, each(page, func(r index.Record) syntax.ATURI { return r.URI }))
+	if err != nil {
+		return nil, err
+	}
+	return &surroundings{actors: who, found: found}, nil
+}
+
+// findings is how many findings the record at uri has.
+func (s *surroundings) findings(uri syntax.ATURI) int { return len(s.found[uri]) }
