@@ -1,0 +1,108 @@
+package appview_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"herbarium.garden/appview"
+	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/xrpc"
+	"herbarium.garden/migrations"
+	"herbarium.garden/migrations/dbtest"
+)
+
+func TestNewChecksItsConfig(t *testing.T) {
+	t.Parallel()
+	good := appview.Config{
+		Index: &index.Index{}, Directory: directory{},
+		Service: appview.Service{DID: "did:web:host.test", PublicURL: "https://host.test"},
+	}
+	_, err := appview.New(good)
+	require.NoError(t, err)
+	for name, spoil := range map[string]func(*appview.Config){
+		"no index":               func(c *appview.Config) { c.Index = nil },
+		"no directory":           func(c *appview.Config) { c.Directory = nil },
+		"no service did":         func(c *appview.Config) { c.Service.DID = "" },
+		"relative public url":    func(c *appview.Config) { c.Service.PublicURL = "host.test" },
+		"idle before active":     func(c *appview.Config) { c.ActiveWithin, c.IdleWithin = time.Hour, time.Minute },
+		"active for no time":     func(c *appview.Config) { c.ActiveWithin = time.Nanosecond },
+		"another url scheme":     func(c *appview.Config) { c.Service.PublicURL = "ftp://host.test" },
+		"a handle for a service": func(c *appview.Config) { c.Service.DID = "host.test" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bad := good
+			spoil(&bad)
+			_, err := appview.New(bad)
+			require.Error(t, err)
+		})
+	}
+}
+
+// The harness must see what it is there to see.
+func TestHarnessSeesMisfits(t *testing.T) {
+	t.Parallel()
+	catalog, err := lexicons.Load()
+	require.NoError(t, err)
+	good := `{"findings":[{"code":"x","severity":"info","path":"","message":"m"}]}`
+	require.Empty(t, misfits(catalog, "listFindings", []byte(good)))
+	for name, body := range map[string]string{
+		"a required field is missing": `{"findings":[{"code":"x","severity":"info","path":""}]}`,
+		"a field of another type":     `{"findings":[{"code":1,"severity":"info","path":"","message":"m"}]}`,
+		"a field nobody declared":     `{"findings":[{"code":"x","severity":"info","path":"","message":"m","color":"red"}]}`,
+		"an unknown value":            `{"findings":[{"code":"x","severity":"grave","path":"","message":"m"}]}`,
+		"a bad format":                `{"findings":[{"code":"x","severity":"info","path":"","message":"m","uri":"nowhere"}]}`,
+		"not JSON":                    `{`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.NotEmpty(t, misfits(catalog, "listFindings", []byte(body)))
+		})
+	}
+}
+
+func TestEveryQueryAnswersOnAnEmptyIndex(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		s := newSite(t, db)
+		for _, method := range []string{"describeService", "listObservations", "listSessions", "listClasses", "listConversations", "listFindings", "getIndexStatus"} {
+			out := s.get(method)
+			require.NotContains(t, out, "cursor", method)
+		}
+		for method, collection := range map[string]string{
+			"getObservation":        "garden.engram.agents.observation",
+			"getObservationHistory": "garden.engram.agents.observation",
+			"getSession":            "garden.engram.session",
+			"getClass":              "com.publicdomainrelay.temp.agent.class",
+			"getConversation":       "click.aligned.chat.session",
+			"getRecord":             "any.thing.at.all",
+		} {
+			name, codes := s.refuse(method, "uri", "at://did:web:nobody.test/"+collection+"/3jzfcijpj2z2a")
+			require.Equal(t, "RecordNotFound", name, method)
+			require.Equal(t, []string{"not-indexed"}, codes, "%s: nothing known is not the same as nothing there", method)
+		}
+		status := s.get("getIndexStatus", "did", "did:web:nobody.test")
+		require.Equal(t, "not-indexed", at(t, status, "repo", "state"))
+	})
+}
+
+func TestDescribeServiceIsOpenAndTheRestIsNot(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dbtest.Open(t, migrations.Appview, migrations.SQLite))
+	s.viewer = xrpc.Viewer{Kind: xrpc.Anonymous}
+	for _, route := range s.server.Routes() {
+		if route.NSID == "" {
+			continue
+		}
+		want := xrpc.Read
+		if route.NSID == "garden.herbarium.describeService" {
+			want = xrpc.Open
+		}
+		require.Equal(t, want, route.Access, route.NSID)
+	}
+	out := s.get("describeService")
+	require.Len(t, at(t, out, "methods"), 13)
+}
