@@ -24,7 +24,13 @@ func (a *Appview) notFound(ctx context.Context, uri syntax.ATURI) error {
 	if err != nil && !errors.Is(err, index.ErrNotFound) {
 		return err
 	}
-	code, message := absence(uri, repo)
+	// As the operator, only to name the reason: what fails its lexicon is shown
+	// to nobody else, but it is there.
+	record, err := a.index.Record(ctx, index.Viewer{Admin: true}, uri)
+	if err != nil && !errors.Is(err, index.ErrNotFound) {
+		return err
+	}
+	code, message := absence(uri, repo, record)
 	return &xrpc.Error{
 		Status:   http.StatusBadRequest, // as the reference answers RecordNotFound
 		Name:     "RecordNotFound",
@@ -33,13 +39,16 @@ func (a *Appview) notFound(ctx context.Context, uri syntax.ATURI) error {
 	}
 }
 
-// absence says why a record cannot be shown; repo is nil when its DID is unknown.
-func absence(uri syntax.ATURI, repo *index.Repo) (code, message string) {
+// absence says why a record cannot be shown; repo is nil when its DID is
+// unknown, record when the index holds none.
+func absence(uri syntax.ATURI, repo *index.Repo, record *index.Record) (code, message string) {
 	switch {
 	case repo == nil:
 		return "not-indexed", fmt.Sprintf("not-indexed: this index does not follow %s, so nothing is known of %s", uri.Authority(), uri)
 	case !repo.Active:
 		return "repo-inactive", fmt.Sprintf("repo-inactive: the account %s is not active (%s); its records are not shown", repo.DID, repo.Status)
+	case record != nil && record.State == index.StateQuarantined:
+		return "quarantined", fmt.Sprintf("quarantined: %s fails its lexicon and is in no view; garden.herbarium.listFindings tells what is wrong with it", uri)
 	case repo.Sync != index.SyncSynced:
 		return "not-indexed", fmt.Sprintf("not-indexed: the repo %s is %s here, so %s may exist", repo.DID, repo.Sync, uri)
 	default:
