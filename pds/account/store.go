@@ -2,15 +2,19 @@ package account
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"time"
 
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/syntax"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"herbarium.garden/migrations"
 )
@@ -46,6 +50,7 @@ type Config struct {
 	PasswordWorkers int              // hashes at once; default one per two cores
 	Now             func() time.Time // default time.Now
 	Rand            io.Reader        // default crypto/rand
+	Report          func(error)      // told what fails in Run; default: nobody
 }
 
 func (c *Config) setDefaults() error {
@@ -71,6 +76,27 @@ func (c *Config) setDefaults() error {
 	if len(c.HandleDomains) == 0 {
 		c.HandleDomains = []string{".test"}
 	}
+	if c.KeyKind == "" {
+		c.KeyKind = P256
+	}
+	if c.KeyKind != P256 && c.KeyKind != K256 {
+		return fmt.Errorf("key kind %q: want p256 or k256", c.KeyKind)
+	}
+	if c.HTTPClient == nil {
+		c.HTTPClient = &http.Client{Timeout: plcTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	if c.PasswordWorkers <= 0 {
+		c.PasswordWorkers = max(1, runtime.GOMAXPROCS(0)/2)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Report == nil {
+		c.Report = func(error) {}
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
 	for _, domain := range c.HandleDomains {
 		if !strings.HasPrefix(domain, ".") || domain != strings.ToLower(domain) {
 			return fmt.Errorf("handle domain %q: want a lower-case suffix that starts with a dot", domain)
@@ -79,26 +105,16 @@ func (c *Config) setDefaults() error {
 	return nil
 }
 
-// Params asks for a new account.
-type Params struct {
-	Handle   syntax.Handle
-	Email    string // optional
-	Password string // optional: without one only an admin's or a key's credential signs in
-	Invite   string
-	// ByAdmin needs no invite and may take a reserved name.
-	ByAdmin bool
-	// DID is set when the account brings its identity along. The caller has
-	// proven it (service JWT by its key) and the handle. The account starts
-	// deactivated.
-	DID syntax.DID
-	// RecoveryKey (did:key) goes in front of the host's rotation key in a
-	// did:plc genesis operation.
-	RecoveryKey string
-}
-
 // Store is the accounts of one host. It is safe for concurrent use.
 type Store struct {
-	cfg Config
+	cfg      Config
+	keyring  *keyring
+	hasher   *hasher
+	plc      *plcClient // nil unless Identity is PLC
+	keys     *lru.Cache[keyPlace, atcrypto.PrivateKey]
+	accounts *accountCache
+	tokens   *lru.Cache[tokenHash, claims]
+	ended    *endedSessions
 }
 
 // New validates cfg. It reads nothing and starts nothing.
@@ -106,9 +122,53 @@ func New(cfg Config) (*Store, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, fmt.Errorf("account store: %w", err)
 	}
-	return &Store{cfg: cfg}, nil
+	s := &Store{cfg: cfg, ended: newEndedSessions(cfg.Now)}
+	var err error
+	if s.keyring, err = newKeyring(cfg.Secrets.masterKey, cfg.Rand); err != nil {
+		return nil, fmt.Errorf("account store: %w", err)
+	}
+	if s.hasher, err = newHasher(cfg.PasswordWorkers, cfg.Rand); err != nil {
+		return nil, fmt.Errorf("account store: %w", err)
+	}
+	if cfg.Identity == PLC {
+		s.plc = &plcClient{base: cfg.PLCURL, http: cfg.HTTPClient}
+	}
+	if s.keys, err = lru.New[keyPlace, atcrypto.PrivateKey](keyCacheSize); err != nil {
+		return nil, fmt.Errorf("account store: %w", err)
+	}
+	if s.tokens, err = lru.New[tokenHash, claims](tokenCacheSize); err != nil {
+		return nil, fmt.Errorf("account store: %w", err)
+	}
+	if s.accounts, err = newAccountCache(); err != nil {
+		return nil, fmt.Errorf("account store: %w", err)
+	}
+	return s, nil
 }
 
 // Run keeps this replica's memory up to date with what others did, and prunes
-// dead tokens, until ctx ends.
-func (s *Store) Run(ctx context.Context) error { panic("not yet") }
+// dead sessions, until ctx ends. A failing database does not end it (the
+// failure is reported): a replica that stopped looking would honour sessions
+// that ended elsewhere. While the last look is older than staleAfter, tokens
+// are checked against the database one by one.
+func (s *Store) Run(ctx context.Context) error {
+	poll, prune := time.NewTicker(PollEvery), time.NewTicker(pruneEvery)
+	defer poll.Stop()
+	defer prune.Stop()
+	work := s.Poll
+	for {
+		if err := work(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Report(err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-poll.C:
+			work = s.Poll
+		case <-prune.C:
+			work = s.Prune
+		}
+	}
+}
+
+// pruneEvery is how often dead sessions are removed.
+const pruneEvery = time.Hour

@@ -1,0 +1,292 @@
+package account
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/bluesky-social/indigo/util/ssrf"
+)
+
+// Bounds of foreign identities.
+const (
+	identityTimeout   = 8 * time.Second
+	maxIdentityAnswer = 256 << 10
+	identityCacheSize = 20_000
+	identityTTL       = time.Hour
+	identityErrorTTL  = time.Minute
+	invalidHandleTTL  = 5 * time.Minute
+)
+
+// DirectoryConfig is what NewDirectory needs.
+type DirectoryConfig struct {
+	Accounts *Store
+	PLCURL   *url.URL // default https://plc.directory; trusted, so it may be in a private network
+	// DevLoopback (development and tests) allows http on loopback: a did:web of
+	// localhost%3APORT, and *.test names, which lead to Listener.
+	DevLoopback bool
+	Listener    string            // host:port of this host's own listener
+	Transport   http.RoundTripper // to foreign hosts; default: public addresses, ports 80 and 443 only
+}
+
+// NewDirectory makes the identity.Directory that the whole process uses. DIDs
+// and handles of this host are answered from the database, as fresh as that;
+// all others come over the network, bounded in time and size and cached.
+func NewDirectory(cfg DirectoryConfig) (identity.Directory, error) {
+	if cfg.Accounts == nil {
+		return nil, errors.New("identity directory: no accounts")
+	}
+	if cfg.DevLoopback && cfg.Listener == "" {
+		return nil, errors.New("identity directory: DevLoopback needs the Listener")
+	}
+	plc := cfg.PLCURL
+	if plc == nil {
+		plc = &url.URL{Scheme: "https", Host: "plc.directory"}
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = ssrf.PublicOnlyTransport()
+	}
+	client := http.Client{
+		Timeout:       identityTimeout,
+		Transport:     &foreignTransport{plc: plc, public: cfg.Transport, direct: http.DefaultTransport, dev: cfg.DevLoopback, listener: cfg.Listener},
+		CheckRedirect: fewRedirects,
+	}
+	base := &identity.BaseDirectory{
+		PLCURL:     strings.TrimSuffix(plc.String(), "/"),
+		HTTPClient: client,
+		Resolver:   net.Resolver{PreferGo: true},
+		UserAgent:  "herbarium",
+	}
+	if cfg.DevLoopback {
+		base.SkipDNSDomainSuffixes = []string{".test"}
+	}
+	cached := identity.NewCacheDirectory(&loopbackDirectory{BaseDirectory: base, dev: cfg.DevLoopback, client: client},
+		identityCacheSize, identityTTL, identityErrorTTL, invalidHandleTTL)
+	return &localDirectory{accounts: cfg.Accounts, foreign: cached}, nil
+}
+
+func fewRedirects(_ *http.Request, via []*http.Request) error {
+	if len(via) > 3 {
+		return errors.New("too many redirects")
+	}
+	return nil
+}
+
+// localDirectory answers for the accounts of this host.
+type localDirectory struct {
+	accounts *Store
+	foreign  identity.Directory
+}
+
+var _ identity.Directory = (*localDirectory)(nil)
+
+func (d *localDirectory) LookupDID(ctx context.Context, did syntax.DID) (*identity.Identity, error) {
+	if did == d.accounts.cfg.ServiceDID {
+		doc, err := d.accounts.ServiceDocument(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ident := doc.identity()
+		return &ident, nil
+	}
+	a, err := d.accounts.Get(ctx, did)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return d.foreign.LookupDID(ctx, did)
+	case err != nil:
+		return nil, err
+	case a.Identity == Own:
+		return d.broughtAlong(ctx, a)
+	}
+	return d.local(ctx, a)
+}
+
+// local answers from the database. The handle is right both ways because both
+// ways are our own rows.
+func (d *localDirectory) local(ctx context.Context, a Account) (*identity.Identity, error) {
+	doc, err := d.accounts.Document(ctx, a.DID)
+	if err != nil {
+		return nil, err
+	}
+	ident := doc.identity()
+	ident.Handle = a.Handle // handle.invalid once deleted
+	return &ident, nil
+}
+
+// broughtAlong answers for a DID that lives here and is resolved elsewhere. A
+// handle under our domain is ours to confirm.
+func (d *localDirectory) broughtAlong(ctx context.Context, a Account) (*identity.Identity, error) {
+	found, err := d.foreign.LookupDID(ctx, a.DID)
+	if err != nil {
+		return nil, err
+	}
+	declared, err := found.DeclaredHandle()
+	if err != nil || declared != a.Handle || !d.accounts.OwnsDomain(declared) {
+		return found, nil
+	}
+	ident := *found // the cache shares what it answers
+	ident.Handle = declared
+	return &ident, nil
+}
+
+func (d *localDirectory) LookupHandle(ctx context.Context, handle syntax.Handle) (*identity.Identity, error) {
+	handle = handle.Normalize()
+	did, err := d.accounts.ResolveHandle(ctx, handle)
+	if errors.Is(err, ErrNotFound) {
+		if d.accounts.OwnsDomain(handle) {
+			return nil, fmt.Errorf("%w: %s", identity.ErrHandleNotFound, handle)
+		}
+		return d.foreign.LookupHandle(ctx, handle)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ident, err := d.LookupDID(ctx, did)
+	if err == nil && ident.Handle != handle {
+		err = fmt.Errorf("%w: %s", identity.ErrHandleMismatch, handle)
+	}
+	return ident, err
+}
+
+func (d *localDirectory) Lookup(ctx context.Context, id syntax.AtIdentifier) (*identity.Identity, error) {
+	if handle, err := id.AsHandle(); err == nil {
+		return d.LookupHandle(ctx, handle)
+	}
+	did, err := id.AsDID()
+	if err != nil {
+		return nil, fmt.Errorf("look up identity: %w", err)
+	}
+	return d.LookupDID(ctx, did)
+}
+
+func (d *localDirectory) Purge(ctx context.Context, id syntax.AtIdentifier) error {
+	return d.foreign.Purge(ctx, id)
+}
+
+// loopbackDirectory adds what indigo's directory refuses: a did:web on
+// localhost, in development.
+type loopbackDirectory struct {
+	*identity.BaseDirectory
+	dev    bool
+	client http.Client
+}
+
+const localWeb = "did:web:localhost%3A"
+
+func (d *loopbackDirectory) LookupDID(ctx context.Context, did syntax.DID) (*identity.Identity, error) {
+	port, isLocal := strings.CutPrefix(string(did), localWeb)
+	if !d.dev || !isLocal {
+		return d.BaseDirectory.LookupDID(ctx, did)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost:"+port+"/.well-known/did.json", nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", identity.ErrDIDResolutionFailed, err)
+	}
+	res, err := d.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", identity.ErrDIDResolutionFailed, err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode == http.StatusNotFound {
+		return nil, identity.ErrDIDNotFound
+	}
+	var doc identity.DIDDocument
+	if res.StatusCode != http.StatusOK || json.NewDecoder(res.Body).Decode(&doc) != nil || doc.DID != did {
+		return nil, fmt.Errorf("%w: %s", identity.ErrDIDResolutionFailed, did)
+	}
+	ident := identity.ParseIdentity(&doc)
+	return &ident, nil
+}
+
+// LookupHandle answers an error where indigo's answers none: a handle that was
+// not asked of DNS and is not found over HTTP comes back there as the DID "".
+func (d *loopbackDirectory) LookupHandle(ctx context.Context, handle syntax.Handle) (*identity.Identity, error) {
+	did, err := d.ResolveHandle(ctx, handle)
+	if err == nil && did == "" {
+		err = fmt.Errorf("%w: %s", identity.ErrHandleNotFound, handle)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ident, err := d.LookupDID(ctx, did)
+	if err != nil {
+		return nil, err
+	}
+	declared, err := ident.DeclaredHandle()
+	if err != nil {
+		return nil, err
+	}
+	if declared != handle.Normalize() {
+		return nil, fmt.Errorf("%w: %s", identity.ErrHandleMismatch, handle)
+	}
+	out := *ident
+	out.Handle = declared
+	return &out, nil
+}
+
+// foreignTransport bounds what foreign hosts send and chooses the way to them:
+// the PLC directory is configured and trusted, everything else goes to public
+// addresses only, except what development allows.
+type foreignTransport struct {
+	plc            *url.URL
+	public, direct http.RoundTripper
+	dev            bool
+	listener       string
+}
+
+func (t *foreignTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	way := t.public
+	host := req.URL.Hostname()
+	switch {
+	case req.URL.Host == t.plc.Host && req.URL.Scheme == t.plc.Scheme:
+		way = t.direct
+	case t.dev && host == "localhost":
+		way = t.direct
+	case t.dev && strings.HasSuffix(host, ".test"):
+		way = t.direct
+		local := req.Clone(req.Context())
+		local.Host = req.URL.Host // the name still decides whose document it is
+		local.URL.Scheme, local.URL.Host = "http", t.listener
+		req = local
+	}
+	res, err := way.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	res.Body = &boundedBody{ReadCloser: res.Body, left: maxIdentityAnswer}
+	return res, nil
+}
+
+// boundedBody fails, rather than ends, where a body is too long.
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+var errAnswerTooLong = errors.New("answer is too long for an identity")
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		// Exactly as long as allowed is allowed.
+		var one [1]byte
+		if n, err := b.ReadCloser.Read(one[:]); n == 0 {
+			return 0, err
+		}
+		return 0, errAnswerTooLong
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	return n, err
+}
