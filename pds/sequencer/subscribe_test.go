@@ -242,7 +242,7 @@ func big() sequencer.Draft {
 // up meanwhile.
 func TestClientThatDoesNotRead(t *testing.T) {
 	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	s := start(t, db, func(c *sequencer.Config) { c.WriteTimeout = 200 * time.Millisecond })
+	s := start(t, db, func(c *sequencer.Config) { c.WriteTimeout = 2 * time.Second })
 	url := serve(t, s)
 	dial(t, url, "?cursor=0") // and never reads
 	good := dial(t, url, "?cursor=0")
@@ -299,7 +299,7 @@ func TestReaderOvertakenByRetention(t *testing.T) {
 // A silent connection is pinged; a peer that is gone without a word is found out.
 func TestPing(t *testing.T) {
 	s := start(t, dbtest.Open(t, migrations.PDS, migrations.SQLite), func(c *sequencer.Config) {
-		c.PingEvery, c.WriteTimeout = 10*time.Millisecond, 100*time.Millisecond
+		c.PingEvery, c.WriteTimeout = 10*time.Millisecond, time.Second
 	})
 	url := serve(t, s)
 	alive := dial(t, url, "")
