@@ -365,3 +365,28 @@ func BenchmarkAppend(b *testing.B) {
 	}
 	b.ReportMetric(float64(64*b.N)/b.Elapsed().Seconds(), "events/s")
 }
+
+// BenchmarkLive is one append, with its commit, until every subscriber has it.
+func BenchmarkLive(b *testing.B) {
+	for _, subscribers := range []int{1, 100} {
+		b.Run(fmt.Sprintf("subscribers=%d", subscribers), func(b *testing.B) {
+			db := dbtest.Open(b, migrations.PDS, migrations.SQLite)
+			s := start(b, db)
+			url := serve(b, s)
+			conns := make([]*websocket.Conn, subscribers)
+			for i := range conns {
+				conns[i] = dial(b, url, "")
+			}
+			subscribed(b, s, subscribers)
+			draft := sequencer.CommitDraft{DID: scout, Rev: "3kabcdefghij2", Commit: commitCID, Blocks: make([]byte, 3000)}
+			b.ResetTimer()
+			for range b.N {
+				publish(b, db, s, draft)
+				for _, conn := range conns {
+					_, _, err := conn.Read(b.Context())
+					require.NoError(b, err)
+				}
+			}
+		})
+	}
+}
