@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -23,6 +24,9 @@ import (
 // neither listed nor touched.
 type Dir struct {
 	root string
+	// synced has each directory whose name is known to be durable in its parent.
+	// There are as many as shards.
+	synced sync.Map // path -> struct{}
 }
 
 // OpenDir opens the directory, makes it when missing, and removes what a crash
@@ -48,18 +52,28 @@ func (d *Dir) Put(ctx context.Context, key string, r io.ReadSeeker, size int64, 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := d.makeParents(key); err != nil {
+	if err := d.put(ctx, key, path, r, size); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			d.synced.Clear() // somebody removed a directory: the next Put makes it again
+		}
 		return fmt.Errorf("put %s: %w", key, err)
+	}
+	return nil
+}
+
+func (d *Dir) put(ctx context.Context, key, path string, r io.ReadSeeker, size int64) error {
+	if err := d.makeParents(key); err != nil {
+		return err
 	}
 	if spooled, ok := r.(*tempFile); ok {
 		if err := checkSize(spooled, size); err != nil {
-			return fmt.Errorf("put %s: %w", key, err)
+			return err
 		}
 		if err := spooled.publish(d.root, path); !errors.Is(err, errors.ErrUnsupported) {
-			return wrapUnlessNil("put "+key, err)
+			return err
 		}
 	}
-	return wrapUnlessNil("put "+key, d.copyIn(ctx, path, r, size))
+	return d.copyIn(ctx, path, r, size)
 }
 
 // copyIn writes the object from a source that cannot be renamed. The temporary
@@ -138,7 +152,10 @@ func (d *Dir) Delete(ctx context.Context, key string) error {
 	if err := os.Remove(path); err != nil && !isMissing(err) {
 		return fmt.Errorf("delete %s: %w", key, err)
 	}
-	return wrapUnlessNil("delete "+key, syncDir(filepath.Dir(path)))
+	if err := syncDir(filepath.Dir(path)); err != nil && !isMissing(err) {
+		return fmt.Errorf("delete %s: %w", key, err)
+	}
+	return nil
 }
 
 // List implements Bucket. It reads one directory at a time.
@@ -230,23 +247,26 @@ func (d *Dir) path(key string) (string, error) {
 	return filepath.Join(d.root, filepath.FromSlash(key)), nil
 }
 
-// makeParents makes the directories of a key, and syncs the parent of each one
-// that it made, so that a crash does not take the directory with the object.
+// makeParents makes the directories of a key and sees to it that a crash does not
+// take them together with the object. It syncs the parent also of a directory that
+// it finds: another goroutine or process may have made it a moment ago. Once for
+// each directory is enough.
 func (d *Dir) makeParents(key string) error {
 	dir := d.root
 	segments := strings.Split(key, "/")
 	for _, segment := range segments[:len(segments)-1] {
 		parent := dir
 		dir = filepath.Join(dir, segment)
-		switch err := os.Mkdir(dir, 0o700); {
-		case errors.Is(err, fs.ErrExist):
-		case err != nil:
-			return err
-		default:
-			if err := syncDir(parent); err != nil {
-				return err
-			}
+		if _, done := d.synced.Load(dir); done {
+			continue
 		}
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := syncDir(parent); err != nil {
+			return err
+		}
+		d.synced.Store(dir, struct{}{})
 	}
 	return nil
 }
@@ -265,11 +285,4 @@ func checkSize(f *tempFile, size int64) error {
 // isMissing also takes a key below an object ("a/b" where "a" is a file) for missing.
 func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-}
-
-func wrapUnlessNil(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }

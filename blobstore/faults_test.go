@@ -170,6 +170,23 @@ func TestSpoolOnAnotherFileSystem(t *testing.T) {
 	requireEmptyDir(t, spool)
 }
 
+// Somebody tidied up and removed an empty directory: the bucket makes it again.
+func TestDirectoryRemoved(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	b, err := blobstore.OpenDir(root)
+	require.NoError(t, err)
+	put := func() error {
+		return b.Put(t.Context(), "a/b/c", strings.NewReader("x"), 1, sha256.Sum256([]byte("x")))
+	}
+	require.NoError(t, put())
+	require.NoError(t, os.RemoveAll(filepath.Join(root, "a")))
+	require.Error(t, put(), "once")
+	require.NoError(t, put())
+	_, err = b.Stat(t.Context(), "a/b/c")
+	require.NoError(t, err)
+}
+
 func TestStaleFilesGo(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(dir string) error{

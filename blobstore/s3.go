@@ -33,8 +33,8 @@ type S3Config struct {
 	PathStyle bool   // the bucket in the path of the URL, as most servers other than AWS want
 }
 
-// S3 is a Bucket in an S3-compatible store. A Put is one request with the
-// SHA-256 in the signed header x-amz-checksum-sha256, so that the server compares
+// S3 is a Bucket in an S3-compatible store. A Put is one request (which AWS takes
+// up to 5 GiB) with the SHA-256 in the signed header x-amz-checksum-sha256, so that the server compares
 // it with what arrived; whether it did shows in its answer, which is compared too.
 type S3 struct {
 	client *s3.Client
