@@ -193,3 +193,10 @@ func (q *queue) close() []*layer {
 	q.layers = nil
 	return rest
 }
+
+// Waiting counts the commits that wait for the committer.
+func (s *Store) Waiting() int {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return len(s.queue.layers)
+}

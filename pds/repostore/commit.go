@@ -31,29 +31,35 @@ var errConflict = fmt.Errorf("%w: another process moved it", errDropped)
 // Run is the committer: one goroutine, which stores what waits, from all DIDs
 // together, in one transaction after the other. It adds no delay: writes come
 // together while the transaction before theirs runs. When ctx ends it stores
-// what still waits; later writes fail with ErrClosed.
+// what still waits; later writes fail with ErrClosed. An error means that the
+// event log contradicts itself (sequencer.ErrSequence): the process must stop.
 func (s *Store) Run(ctx context.Context) error {
+	defer func() {
+		for _, l := range s.queue.close() {
+			s.answer(l, ErrClosed)
+		}
+	}()
 	for {
 		select {
 		case <-ctx.Done():
-			s.commitWaiting(context.WithoutCancel(ctx))
-			for _, l := range s.queue.close() {
-				s.answer(l, ErrClosed)
-			}
-			return nil
+			return s.commitWaiting(context.WithoutCancel(ctx))
 		case <-s.queue.wake:
-			s.commitWaiting(context.WithoutCancel(ctx))
+			if err := s.commitWaiting(context.WithoutCancel(ctx)); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-func (s *Store) commitWaiting(ctx context.Context) {
+func (s *Store) commitWaiting(ctx context.Context) error {
 	for {
 		batch := s.queue.take(maxBatch, maxBatchBytes)
 		if len(batch) == 0 {
-			return
+			return nil
 		}
-		s.commit(ctx, batch)
+		if err := s.commit(ctx, batch); errors.Is(err, sequencer.ErrSequence) {
+			return err
+		}
 	}
 }
 
@@ -64,13 +70,14 @@ type commitChain struct {
 	err    error
 }
 
-// commit stores a batch of layers and answers their callers.
-func (s *Store) commit(ctx context.Context, batch []*layer) {
+// commit stores a batch of layers and answers their callers. Its error is that
+// of the whole transaction.
+func (s *Store) commit(ctx context.Context, batch []*layer) error {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	chains := s.chains(batch)
 	if len(chains) == 0 {
-		return
+		return nil
 	}
 	var appended sequencer.Batch
 	failed := s.db.Tx(ctx, func(tx *gorm.DB) error {
@@ -122,6 +129,7 @@ func (s *Store) commit(ctx context.Context, batch []*layer) {
 			s.answer(l, err)
 		}
 	}
+	return failed
 }
 
 // answer tells a layer's caller how it ended.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 
@@ -186,6 +187,9 @@ func (s *Store) ProveRecord(ctx context.Context, did syntax.DID, collection synt
 		}
 		v := &view{store: s, did: did, repoID: row.id, head: row.Head, read: read}
 		nodes, found, err := pathTo(ctx, v, row.Data, path)
+		if errors.Is(err, errMoved) {
+			err = fmt.Errorf("%w: %w", ErrCorrupt, err) // one transaction sees one state
+		}
 		if err != nil {
 			return fmt.Errorf("prove %s: %w", recordURI(did, path), err)
 		}
