@@ -106,6 +106,7 @@ func TestParseJSON(t *testing.T) {
 		{"blob without MIME type", `{"a":{"$type":"blob","ref":{"$link":"` + blobCID + `"},"mimeType":"","size":1}}`, lexicons.CodeBlobMalformed, "/a/mimeType"},
 
 		{"pointer escapes", `{"a/b~c":1.5}`, lexicons.CodeFloat, "/a~1b~0c"},
+		{"long name", `{"` + strings.Repeat("n", 1000) + `":1.5}`, lexicons.CodeFloat, "/" + strings.Repeat("n", 128) + "…"},
 		{"too large", `{"a":"` + strings.Repeat("x", lexicons.MaxRecordJSON) + `"}`, lexicons.CodeTooLarge, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/atdata"
@@ -292,10 +291,16 @@ func eachBlob(value map[string]any, visit func(blob BlobRef)) {
 // uniqueBlobs lists the blobs below value, each CID once.
 func uniqueBlobs(value map[string]any) []BlobRef {
 	var blobs []BlobRef
+	var seen map[cid.Cid]bool
 	eachBlob(value, func(b BlobRef) {
-		if !slices.ContainsFunc(blobs, func(seen BlobRef) bool { return seen.CID.Equals(b.CID) }) {
-			blobs = append(blobs, b)
+		if seen[b.CID] {
+			return
 		}
+		if seen == nil {
+			seen = map[cid.Cid]bool{}
+		}
+		seen[b.CID] = true
+		blobs = append(blobs, b)
 	})
 	return blobs
 }

@@ -8,8 +8,8 @@
 //	        the data model             │      its lexicon, its key   the record alone      a Snapshot of the repo
 //	                                   └─ ReadObservation, ReadSession, … for whoever looks into it
 //
-// A host refuses by each step; an index calls ParseCBOR, Judge or Witness and
-// keeps the record with its findings. Both run the same code, and so does the
+// A host refuses by each step; an index calls ParseCBOR, Judge and the
+// rules, and keeps the record with its findings. Both run the same code, and so does the
 // dry run. Every step answers findings: a stable code, a severity, an RFC 6901
 // pointer into the record, what was expected, and the repair. A *Refused is an
 // error made of them, whose text ends in the repair.

@@ -253,51 +253,31 @@ func (r *jsonReader) integer(text string, plain bool) (any, error) {
 // str reads a string from its opening quote past its closing one.
 func (r *jsonReader) str() (string, error) {
 	r.pos++
-	start := r.pos
+	start := r.pos // of the run that is not yet in out
+	var out []byte // nil until the first escape
 	for r.pos < len(r.raw) {
 		switch c := r.raw[r.pos]; {
 		case c == '"':
-			s := string(r.raw[start:r.pos])
-			if !utf8.ValidString(s) {
-				return "", r.badUTF8()
+			text := string(r.raw[start:r.pos])
+			if out != nil {
+				text = string(append(out, text...))
 			}
 			r.pos++
-			return s, nil
-		case c == '\\':
-			return r.escaped(start)
-		case c < 0x20:
-			return "", r.syntax("a control character stands bare in a string")
-		}
-		r.pos++
-	}
-	return "", r.syntax("a string does not end")
-}
-
-func (r *jsonReader) badUTF8() error {
-	return malformed(CodeInvalidUTF8, r.at.String(), "a string before byte %d is not UTF-8", r.pos)
-}
-
-// escaped goes on with a string at its first backslash.
-func (r *jsonReader) escaped(start int) (string, error) {
-	out := append([]byte(nil), r.raw[start:r.pos]...)
-	for r.pos < len(r.raw) {
-		switch c := r.raw[r.pos]; {
-		case c == '"':
-			if !utf8.Valid(out) {
-				return "", r.badUTF8()
+			if !utf8.ValidString(text) {
+				return "", malformed(CodeInvalidUTF8, r.at.String(), "a string before byte %d is not UTF-8", r.pos)
 			}
-			r.pos++
-			return string(out), nil
+			return text, nil
 		case c == '\\':
+			out = append(out, r.raw[start:r.pos]...)
 			char, err := r.escape()
 			if err != nil {
 				return "", err
 			}
 			out = utf8.AppendRune(out, char)
+			start = r.pos
 		case c < 0x20:
 			return "", r.syntax("a control character stands bare in a string")
 		default:
-			out = append(out, c)
 			r.pos++
 		}
 	}

@@ -31,12 +31,19 @@ func (t *trail) leave()             { t.steps = t.steps[:len(t.steps)-1] }
 func (t *trail) depth() int         { return len(t.steps) }
 func (t *trail) at(m string) string { return pointer(t.String(), m) }
 
-// String renders the trail as an RFC 6901 pointer.
+// maxNameShown bounds what one name of a hostile record takes of a pointer.
+const maxNameShown = 128
+
+// String renders the trail as an RFC 6901 pointer; a very long name is cut.
 func (t *trail) String() string {
 	var path string
 	for _, s := range t.steps {
 		if s.index < 0 {
-			path = pointer(path, s.name)
+			name := s.name
+			if len(name) > maxNameShown {
+				name = strings.ToValidUTF8(name[:maxNameShown], "") + "…"
+			}
+			path = pointer(path, name)
 		} else {
 			path = pointerAt(path, s.index)
 		}

@@ -56,14 +56,14 @@ func TestReadersAreTolerant(t *testing.T) {
 			lexicons.CompareMessages(value, map[string]any{})
 			lexicons.CompareMessages(map[string]any{}, value)
 		})
-		// The rules as well: an index runs them on records that failed their lexicon.
+		// The rules as well: the dry run tells them of records that failed their lexicon.
 		for nsid := range samples {
 			copied := edit(value, map[string]any{"$type": string(nsid)})
 			rec, err := lexicons.ParseValue(nsid, copied)
 			require.NoError(t, err)
 			ch := change(t, nsid, tid1, samples[nsid])
 			ch.Record = rec
-			require.NotPanics(t, func() { lexicons.NewRules(catalog(t), lexicons.Settings{}).Witness(ch) })
+			require.NotPanics(t, func() { lexicons.NewRules(catalog(t), lexicons.Settings{}).CheckRecord(ch) })
 		}
 	}
 	require.Equal(t, lexicons.Observation{}, lexicons.ReadObservation(nil))
@@ -120,6 +120,8 @@ func TestParseRecordURI(t *testing.T) {
 		"https://a.test/com.example.a/1":        false,
 		"":                                      false,
 		"at://did:web:a.test/com.example.a/1/2": false,
+		"at://did:web:a.test/com.example.a/1#x": false,
+		"at://did:web:a.test/com.example.a/1?x": false,
 	} {
 		_, err := lexicons.ParseRecordURI(uri)
 		require.Equal(t, ok, err == nil, uri)

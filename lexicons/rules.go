@@ -14,6 +14,8 @@ const (
 	// farOff is the difference between times from which on it is no skew any more:
 	// a time that far ahead is refused.
 	farOff = 24 * time.Hour
+	// maxRuleFindings bounds what the rules report of one record.
+	maxRuleFindings = 100
 )
 
 // Rules is the rules engine: what a record means beyond its schema, as pure
@@ -129,22 +131,6 @@ func (r *Rules) Check(ctx context.Context, ch Change, snap Snapshot) ([]Finding,
 	return append(found, state...), err
 }
 
-// Witness is what an index makes of a record that it saw in some repo: the
-// lexicon and the rules on the record alone, with nothing refused. The
-// relations to other records are the index's own to follow, since they arrive
-// in any order.
-func (r *Rules) Witness(ch Change) Verdict {
-	if ch.Record == nil {
-		return Verdict{}
-	}
-	verdict := r.catalog.Judge(ch.Record, ch.RecordKey)
-	for _, f := range r.CheckRecord(ch) {
-		f.Refusal, f.Repair = "", ""
-		verdict.Findings = append(verdict.Findings, f)
-	}
-	return verdict
-}
-
 // RefusedBy is the *Refused of findings when one of them refuses, else nil.
 func RefusedBy(findings []Finding) error {
 	for _, f := range findings {
@@ -166,11 +152,12 @@ type subject struct {
 	settings Settings
 	catalog  *Catalog
 	found    []Finding
+	refused  bool // one of found refuses
 }
 
 // refuse reports a finding that turns the write down; repair ends its message.
 func (s *subject) refuse(code, refusal, path, repair, format string, args ...any) {
-	s.found = append(s.found, Finding{
+	s.report(Finding{
 		Code:     code,
 		Severity: Violation,
 		Path:     path,
@@ -182,12 +169,22 @@ func (s *subject) refuse(code, refusal, path, repair, format string, args ...any
 
 // flag reports a finding that is kept beside the record.
 func (s *subject) flag(severity Severity, code, path, format string, args ...any) {
-	s.found = append(s.found, Finding{
+	s.report(Finding{
 		Code:     code,
 		Severity: severity,
 		Path:     path,
 		Message:  fmt.Sprintf(format, args...),
 	})
+}
+
+// report keeps a finding, up to a bound that hostile records would pass: their
+// arrays have no limit of their own. The first refusal is never lost.
+func (s *subject) report(f Finding) {
+	if len(s.found) >= maxRuleFindings && (f.Refusal == "" || s.refused) {
+		return
+	}
+	s.refused = s.refused || f.Refusal != ""
+	s.found = append(s.found, f)
 }
 
 // notFuture looks at a self-reported time: a day ahead is refused, more than

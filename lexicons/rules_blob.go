@@ -62,6 +62,9 @@ func legacyBlob(s *subject) {
 // The record is as the client wrote it; only the host knows the truth.
 func uploadedBlobs(ctx context.Context, s *subject, snap Snapshot) error {
 	for _, b := range s.Record.Blobs {
+		if len(s.found) >= maxRuleFindings {
+			return nil
+		}
 		stored, err := snap.Blob(ctx, s.DID, b.CID)
 		if err != nil {
 			return err

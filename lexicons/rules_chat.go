@@ -3,7 +3,6 @@ package lexicons
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -127,11 +126,14 @@ func messageRefs(s *subject, _ Message) {
 	}
 }
 
-func messageMentions(s *subject, m Message) {
-	for i, did := range m.Mentions {
-		if slices.Contains(m.Mentions[:i], did) {
+func messageMentions(s *subject, _ Message) {
+	seen := map[string]bool{}
+	for i, v := range fields(s.Record.Value).list("mentions") {
+		did, ok := v.(string)
+		if ok && seen[did] {
 			s.flag(Info, CodeDuplicateMentions, pointerAt("/mentions", i), "the account is named twice")
 		}
+		seen[did] = true
 	}
 }
 

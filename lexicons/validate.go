@@ -60,6 +60,9 @@ func (v *validator) want(def any, data any) {
 }
 
 func (v *validator) check(base string, def any, data any) {
+	if len(v.found) >= maxFindings {
+		return
+	}
 	switch s := def.(type) {
 	case lexicon.SchemaRecord:
 		v.object(base, s.Record, data)
