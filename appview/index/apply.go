@@ -115,11 +115,21 @@ func (w *writer) event(e Event) error {
 	case *Identity:
 		r.Handle, r.changed = e.Handle.Normalize().String(), true
 	case *Desync:
-		r.Sync, r.SyncError, r.changed = string(SyncDesynchronized), clean(e.Reason), true
+		return w.desync(r, e)
 	default:
 		return fmt.Errorf("unknown event %T", e)
 	}
 	return nil
+}
+
+// desync also leaves a finding on the repo, which outlives the resync.
+func (w *writer) desync(r *repoRow, e *Desync) error {
+	reason := cut(clean(e.Reason), maxFindingMessage)
+	r.Sync, r.SyncError, r.changed = string(SyncDesynchronized), reason, true
+	return w.tx.Exec(`INSERT INTO findings (uri, code, path, cid, did, collection, severity, message, repair, at)
+		VALUES (?, ?, '', '', ?, '', ?, ?, '', ?)
+		ON CONFLICT (uri, code, path, cid) DO UPDATE SET message = excluded.message, at = excluded.at`,
+		"at://"+string(e.DID), CodeDesynchronized, e.DID, string(lexicons.Warning), reason, migrations.FormatTime(w.now)).Error
 }
 
 func (w *writer) commit(r *repoRow, e *Commit) error {

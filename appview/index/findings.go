@@ -29,6 +29,11 @@ var own = map[string]bool{
 	lexicons.CodeBlobNotFound: true, // what was uploaded is known to the host alone
 }
 
+// CodeDesynchronized is the finding on a whole repo whose last bad event, or
+// missing one, put it out of step. For the operator; a reindex keeps it, for it
+// is about what was not journalled.
+const CodeDesynchronized = "desynchronized"
+
 // Bounds of what a finding may hold, in bytes.
 const (
 	maxFindingPath    = 300

@@ -35,7 +35,11 @@ func (x *Index) Reindex(ctx context.Context) error {
 			return err
 		}
 		for _, table := range derived {
-			if err := tx.Exec("DELETE FROM " + table).Error; err != nil {
+			clear := "DELETE FROM " + table
+			if table == "findings" {
+				clear += " WHERE collection <> ''" // those on a whole repo follow from nothing in the journal
+			}
+			if err := tx.Exec(clear).Error; err != nil {
 				return fmt.Errorf("clear %s: %w", table, err)
 			}
 		}

@@ -12,8 +12,11 @@ import (
 	"herbarium.garden/migrations"
 )
 
-// clean makes foreign text fit for a text column: Postgres takes no NUL.
-func clean(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }
+// clean makes foreign text fit for a text column: Postgres takes neither NUL
+// nor bad UTF-8.
+func clean(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
 
 // maxKey bounds free text in an index, in bytes.
 const maxKey = 512

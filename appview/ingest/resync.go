@@ -1,0 +1,161 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+)
+
+// resyncer takes whole repos from the host: those that fell out of step, and
+// all of them when the source has forgotten what was not read yet. It runs
+// between two pages, on the consumer's own goroutine, so that no commit is
+// verified against a state that a resync is about to replace.
+type resyncer struct {
+	consumer *Consumer
+	retries  map[syntax.DID]*retry
+}
+
+// retry is a resync that is due.
+type retry struct {
+	at    time.Time
+	pause time.Duration // before the next try, should this one fail
+}
+
+// request makes a resync due now.
+func (r *resyncer) request(dids []syntax.DID) {
+	for _, did := range dids {
+		if r.retries[did] == nil {
+			r.retries[did] = &retry{at: r.consumer.cfg.Now(), pause: r.consumer.cfg.Backoff}
+		}
+	}
+}
+
+// loadPending takes up what an earlier run left out of step.
+func (r *resyncer) loadPending(ctx context.Context) error {
+	for page := (index.Page{Limit: index.MaxLimit}); ; {
+		list, err := r.consumer.cfg.Index.ListRepos(ctx, index.SyncDesynchronized, page)
+		if err != nil {
+			return err
+		}
+		for _, repo := range list.Items {
+			r.request([]syntax.DID{repo.DID})
+		}
+		if page.After = list.Next; page.After == nil {
+			return nil
+		}
+	}
+}
+
+// next is when the first resync is due.
+func (r *resyncer) next() (time.Time, bool) {
+	var first time.Time
+	for _, retry := range r.retries {
+		if first.IsZero() || retry.at.Before(first) {
+			first = retry.at
+		}
+	}
+	return first, len(r.retries) > 0
+}
+
+// due does the resyncs whose time has come. Only an error of our own database
+// is returned; a host that fails is asked again later.
+func (r *resyncer) due(ctx context.Context) error {
+	now := r.consumer.cfg.Now()
+	for did, retry := range r.retries {
+		if retry.at.After(now) {
+			continue
+		}
+		err := r.one(ctx, did)
+		var ours *applyError
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.As(err, &ours):
+			return err
+		case errors.Is(err, ErrRepoGone):
+			// An #account event tells more, if there is more to tell.
+			delete(r.retries, did)
+		case err != nil:
+			r.consumer.cfg.Log.WarnContext(ctx, "resync failed", "did", did, "error", err, "again_in", retry.pause)
+			retry.at = r.consumer.cfg.Now().Add(retry.pause)
+			retry.pause = min(2*retry.pause, MaxBackoff)
+		default:
+			delete(r.retries, did)
+		}
+	}
+	return nil
+}
+
+// applyError is an error of our own database in the middle of a resync.
+type applyError struct{ err error }
+
+func (e *applyError) Error() string { return e.err.Error() }
+func (e *applyError) Unwrap() error { return e.err }
+
+// one fetches, verifies and applies a whole repo.
+func (r *resyncer) one(ctx context.Context, did syntax.DID) (err error) {
+	body, err := r.consumer.cfg.Fetcher.FetchRepo(ctx, did)
+	if err != nil {
+		return fmt.Errorf("fetch repo %s: %w", did, err)
+	}
+	defer func() { _ = body.Close() }() // read to its end or given up: nothing is lost
+	e, err := r.consumer.verify.repo(ctx, did, body)
+	if err != nil {
+		return fmt.Errorf("verify repo %s: %w", did, err)
+	}
+	// Cursor 0 leaves the cursor where it is.
+	if err := r.consumer.cfg.Index.Apply(ctx, r.consumer.cfg.Source.Name(), 0, []index.Event{e}); err != nil {
+		return &applyError{err: fmt.Errorf("resync %s: %w", did, err)}
+	}
+	r.consumer.note(func(s *Status) { s.Resynced++ })
+	r.consumer.announce()
+	return nil
+}
+
+// all takes every repo of the host whole, then goes on from oldest, where the
+// source is complete again: what it repeats is known by then and changes
+// nothing. Repos that fail are marked and tried again.
+func (r *resyncer) all(ctx context.Context, oldest int64) error {
+	const listPage = 500
+	cfg := r.consumer.cfg
+	cfg.Log.WarnContext(ctx, "the source no longer has what was not read: resync of all repos", "source", cfg.Source.Name(), "complete_from", oldest)
+	for after := syntax.DID(""); ; {
+		hosted, err := cfg.Fetcher.ListRepos(ctx, after, listPage)
+		if err != nil {
+			return fmt.Errorf("list repos of %s: %w", cfg.Source.Name(), err)
+		}
+		if len(hosted) == 0 {
+			break
+		}
+		for _, h := range hosted {
+			if err := r.mark(ctx, h); err != nil {
+				return err
+			}
+		}
+		after = hosted[len(hosted)-1].DID
+	}
+	if err := r.due(ctx); err != nil {
+		return err
+	}
+	if err := cfg.Index.Apply(ctx, cfg.Source.Name(), oldest, nil); err != nil {
+		return err
+	}
+	r.consumer.note(func(s *Status) { s.Cursor = oldest })
+	return nil
+}
+
+// mark notes the status of a repo and that it must be taken whole; both are in
+// the database before the cursor moves, so that a crash forgets neither.
+func (r *resyncer) mark(ctx context.Context, h HostedRepo) error {
+	events := []index.Event{&index.Account{DID: h.DID, Active: h.Active, Status: h.Status}}
+	if h.Active {
+		events = append(events, &index.Desync{DID: h.DID, Reason: "events were missed"})
+		r.request([]syntax.DID{h.DID})
+	}
+	return r.consumer.cfg.Index.Apply(ctx, r.consumer.cfg.Source.Name(), 0, events)
+}
