@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -53,7 +54,7 @@ func newSite(t *testing.T, db *migrations.DB) *site {
 		Service: appview.Service{DID: "did:web:host.test", Version: "test", Visibility: xrpc.Team, PublicURL: "https://host.test"},
 	})
 	require.NoError(t, err)
-	s.server, err = xrpc.New(xrpc.Config{Catalog: s.catalog, Authenticator: s, Visibility: xrpc.Team, Now: s.clock})
+	s.server, err = xrpc.New(xrpc.Config{Catalog: s.catalog, Authenticator: s, Visibility: xrpc.Team, Now: s.clock, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	require.NoError(t, views.Register(s.server))
 	return s

@@ -48,7 +48,7 @@ func absence(uri syntax.ATURI, repo *index.Repo, record *index.Record) (code, me
 	case !repo.Active:
 		return "repo-inactive", fmt.Sprintf("repo-inactive: the account %s is not active (%s); its records are not shown", repo.DID, repo.Status)
 	case record != nil && record.State == index.StateQuarantined:
-		return "quarantined", fmt.Sprintf("quarantined: %s fails its lexicon and is in no view; garden.herbarium.listFindings tells what is wrong with it", uri)
+		return "quarantined", fmt.Sprintf("quarantined: %s fails its lexicon and is in no view; what is wrong with it is for the operator to see", uri)
 	case repo.Sync != index.SyncSynced:
 		return "not-indexed", fmt.Sprintf("not-indexed: the repo %s is %s here, so %s may exist", repo.DID, repo.Sync, uri)
 	default:
