@@ -9,6 +9,8 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"gorm.io/gorm"
@@ -71,12 +73,19 @@ func (s *Store) grouped(bytes, group int) (string, error) {
 // ErrTooMany: the account has as many app passwords as it may (400 InvalidRequest).
 var ErrTooMany = errors.New("too many app passwords")
 
-// ErrNameInvalid: an app password needs a name of 1 to 128 bytes (400 InvalidRequest).
-var ErrNameInvalid = errors.New("app password name must have 1 to 128 bytes")
+// ErrNameInvalid: the name of an app password is empty, too long or has
+// control characters (400 InvalidRequest).
+var ErrNameInvalid = errors.New("app password name must have 1 to 128 bytes and no control characters")
+
+// printableName is what may be a name in the database: Postgres refuses NUL
+// and bytes that are not UTF-8.
+func printableName(s string) bool {
+	return s != "" && len(s) <= 2048 && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
 
 // CreateAppPassword makes an app password and answers it, this once.
 func (s *Store) CreateAppPassword(ctx context.Context, did syntax.DID, name string, privileged bool) (AppPassword, string, error) {
-	if name == "" || len(name) > maxNameLength {
+	if len(name) > maxNameLength || !printableName(name) {
 		return AppPassword{}, "", ErrNameInvalid
 	}
 	password, err := s.grouped(appPasswordBytes, 4)
@@ -135,6 +144,9 @@ func (s *Store) ListAppPasswords(ctx context.Context, did syntax.DID) ([]AppPass
 // RevokeAppPassword removes an app password and ends the sessions that it
 // opened. That there is none of the name is no error.
 func (s *Store) RevokeAppPassword(ctx context.Context, did syntax.DID, name string) error {
+	if !printableName(name) {
+		return nil
+	}
 	return s.endSessions(ctx, func(tx *gorm.DB) error {
 		return tx.Exec("DELETE FROM app_passwords WHERE did = ? AND name = ?", string(did), name).Error
 	}, "did = ? AND app_password = ?", string(did), name)

@@ -171,6 +171,7 @@ func TestInvites(t *testing.T) {
 		}
 		require.ErrorIs(t, sign("alice.test", ""), account.ErrInvite)
 		require.ErrorIs(t, sign("alice.test", "localhost-aaaaa-aaaaa"), account.ErrInvite)
+		require.ErrorIs(t, sign("alice.test", "\x00"), account.ErrInvite)
 		invites, err := s.CreateInvites(t.Context(), 3, 2, account.InvitesForAdmin, "admin")
 		require.NoError(t, err)
 		require.Regexp(t, `^localhost-[a-z2-7]{5}-[a-z2-7]{5}$`, invites[0].Code)
@@ -211,10 +212,13 @@ func TestRacingForTheLastUse(t *testing.T) {
 		require.NoError(t, err)
 		errs := make([]error, 4)
 		var wg sync.WaitGroup
-		for i := range errs {
-			p, err := s.Prepare(t.Context(), account.Params{Handle: syntax.Handle(fmt.Sprintf("racer%d.test", i)), Invite: invites[0].Code})
+		prepared := make([]*account.Prepared, len(errs))
+		for i := range prepared {
+			prepared[i], err = s.Prepare(t.Context(), account.Params{Handle: syntax.Handle(fmt.Sprintf("racer%d.test", i)), Invite: invites[0].Code})
 			require.NoError(t, err)
-			wg.Go(func() { _, errs[i] = insert(t.Context(), s, db, p) })
+		}
+		for i := range prepared {
+			wg.Go(func() { _, errs[i] = insert(t.Context(), s, db, prepared[i]) })
 		}
 		wg.Wait()
 		winners := 0

@@ -103,6 +103,9 @@ func (s *Store) DIDDocument(ctx context.Context, host string) (*Document, error)
 	if name == s.serviceHost() {
 		return s.ServiceDocument(ctx)
 	}
+	if _, err := syntax.ParseHandle(name); err != nil {
+		return nil, ErrNotFound
+	}
 	var label labelRow
 	err := s.cfg.DB.Read.WithContext(ctx).Where("label = ?", name).Take(&label).Error
 	if errors.Is(err, gorm.ErrRecordNotFound) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 )
@@ -102,7 +103,7 @@ func hostName(host string) string {
 func normalizeEmail(s string) (string, error) {
 	s = strings.ToLower(strings.TrimSpace(s))
 	local, domain, ok := strings.Cut(s, "@")
-	if !ok || local == "" || !strings.Contains(domain, ".") || len(s) > 254 || strings.ContainsAny(s, " \t\r\n<>,;\"'\\()[]") || strings.Contains(domain, "@") {
+	if !ok || local == "" || !utf8.ValidString(s) || !strings.Contains(domain, ".") || len(s) > 254 || strings.ContainsAny(s, " \t\r\n<>,;\"'\\()[]") || strings.Contains(domain, "@") {
 		return "", ErrEmailInvalid
 	}
 	for _, r := range s {

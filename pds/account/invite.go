@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -91,16 +92,26 @@ func (s *Store) DisableInvites(ctx context.Context, codes, forAccounts []string)
 	return nil
 }
 
-// orNone stands in for an empty list, which SQL's IN does not take.
+// orNone drops what cannot be in a column and stands in for an empty list,
+// which SQL's IN does not take.
 func orNone(list []string) []string {
-	if len(list) == 0 {
-		return []string{""}
+	out := []string{""}
+	for _, item := range list {
+		if printableName(item) {
+			out = append(out, item)
+		}
 	}
-	return list
+	return out
 }
+
+// inviteForm holds off what Postgres would not take as text, such as NUL.
+var inviteForm = regexp.MustCompile(`^[a-z0-9-]{1,253}$`)
 
 // inviteUsable is the early answer; useInvite decides.
 func (s *Store) inviteUsable(ctx context.Context, code string) error {
+	if !inviteForm.MatchString(code) {
+		return ErrInvite
+	}
 	ok, err := exists(ctx, s.cfg.DB.Read, "invites", "code = ? AND disabled_at IS NULL AND uses_left > 0", code)
 	if err == nil && !ok {
 		err = ErrInvite

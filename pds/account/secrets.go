@@ -103,13 +103,13 @@ func ReadAdminPassword(dir string) (string, error) {
 	return password, nil
 }
 
-func (s *Secrets) String() string { return "***" }
+func (s Secrets) String() string { return "***" }
 
 // Format implements fmt.Formatter for every verb.
-func (s *Secrets) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
+func (s Secrets) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.String()) }
 
 // LogValue implements slog.LogValuer.
-func (s *Secrets) LogValue() slog.Value { return slog.StringValue(s.String()) }
+func (s Secrets) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 func (s *Secrets) takeMasterKey(text string) error {
 	key, err := hex.DecodeString(text)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -61,7 +62,7 @@ func (s *Store) DeactivateTx(ctx context.Context, tx *gorm.DB, did syntax.DID, d
 // takedown leaves a deactivated account deactivated.
 func (s *Store) TakeDownTx(ctx context.Context, tx *gorm.DB, did syntax.DID, ref string) (Account, error) {
 	return s.change(ctx, tx, did, map[string]any{
-		"takendown_at": gorm.Expr("COALESCE(takendown_at, ?)", s.nowText()), "takedown_ref": optional(ref),
+		"takendown_at": gorm.Expr("COALESCE(takendown_at, ?)", s.nowText()), "takedown_ref": optional(strings.ToValidUTF8(strings.ReplaceAll(ref, "\x00", ""), "")),
 	})
 }
 

@@ -1,0 +1,194 @@
+package account_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/stretchr/testify/require"
+	"gorm.io/gorm"
+
+	"herbarium.garden/migrations"
+	"herbarium.garden/migrations/dbtest"
+	"herbarium.garden/pds/account"
+)
+
+// roundTrip is the outside network of a test.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func unreachable(*http.Request) (*http.Response, error) {
+	return nil, errors.New("this test's network is down")
+}
+
+func TestOwnIdentitiesNeedNoNetwork(t *testing.T) {
+	each(t, func(t *testing.T, db *migrations.DB) {
+		s := newStore(t, db)
+		p, err := s.Prepare(t.Context(), account.Params{Handle: "alice.test"})
+		require.NoError(t, err)
+		_, err = insert(t.Context(), s, db, p)
+		require.NoError(t, err)
+		dir, err := account.NewDirectory(account.DirectoryConfig{Accounts: s, Transport: roundTrip(unreachable)})
+		require.NoError(t, err)
+
+		for _, id := range []string{"alice.test", "Alice.TEST", "did:web:alice.test"} {
+			ident, err := dir.Lookup(t.Context(), syntax.AtIdentifier(id))
+			require.NoError(t, err, id)
+			require.Equal(t, p.DID(), ident.DID)
+			require.Equal(t, syntax.Handle("alice.test"), ident.Handle)
+			require.Equal(t, "http://localhost:2583", ident.PDSEndpoint())
+			key, err := ident.PublicKey()
+			require.NoError(t, err)
+			want, err := p.SigningKey().PublicKey()
+			require.NoError(t, err)
+			require.True(t, key.Equal(want))
+		}
+		service, err := dir.LookupDID(t.Context(), serviceDID)
+		require.NoError(t, err)
+		_, err = service.GetPublicKey(account.HostKeyID)
+		require.NoError(t, err)
+
+		_, err = dir.LookupHandle(t.Context(), "nobody.test")
+		require.ErrorIs(t, err, identity.ErrHandleNotFound, "nobody else can say whose a handle here is")
+
+		require.NoError(t, inTx(t, s, db, p.DID(), func(ctx context.Context, tx *gorm.DB) error {
+			_, err := s.SetHandleTx(ctx, tx, p.DID(), "alicia.test")
+			return err
+		}))
+		ident, err := dir.LookupDID(t.Context(), p.DID())
+		require.NoError(t, err)
+		require.Equal(t, syntax.Handle("alicia.test"), ident.Handle, "a rename is seen at once")
+		require.NoError(t, dir.Purge(t.Context(), syntax.AtIdentifier("alicia.test")))
+	})
+}
+
+// foreignWeb serves did:web documents and handles of foreign hosts.
+func foreignWeb(body func(host, path string) (int, string)) roundTrip {
+	return func(r *http.Request) (*http.Response, error) {
+		status, text := body(r.URL.Host, r.URL.Path)
+		return &http.Response{StatusCode: status, Header: http.Header{}, Request: r, ContentLength: -1, Body: io.NopCloser(strings.NewReader(text))}, nil
+	}
+}
+
+func TestForeignIdentitiesAreBounded(t *testing.T) {
+	s := newStore(t, dbtest.Open(t, migrations.PDS, migrations.SQLite))
+	dir, err := account.NewDirectory(account.DirectoryConfig{Accounts: s, Transport: foreignWeb(func(host, path string) (int, string) {
+		doc := `{"id":"did:web:` + host + `","service":[{"id":"#atproto_pds","type":"AtprotoPersonalDataServer","serviceEndpoint":"https://` + host + `"}]`
+		switch {
+		case host == "good.example.com" && path == "/.well-known/did.json":
+			return 200, doc + "}"
+		case host == "huge.example.com":
+			return 200, doc + strings.Repeat(" ", 1<<20) + "}"
+		case host == "other.example.com":
+			return 200, `{"id":"did:web:good.example.com"}`
+		}
+		return 404, ""
+	})})
+	require.NoError(t, err)
+	ident, err := dir.LookupDID(t.Context(), "did:web:good.example.com")
+	require.NoError(t, err)
+	require.Equal(t, "https://good.example.com", ident.PDSEndpoint())
+	_, err = dir.LookupDID(t.Context(), "did:web:huge.example.com")
+	require.ErrorContains(t, err, "too long")
+	_, err = dir.LookupDID(t.Context(), "did:web:other.example.com")
+	require.Error(t, err)
+	_, err = dir.LookupDID(t.Context(), "did:web:none.example.com")
+	require.ErrorIs(t, err, identity.ErrDIDNotFound)
+	_, err = dir.LookupDID(t.Context(), "did:key:z6Mk")
+	require.Error(t, err)
+}
+
+// Private addresses are out of reach without DevLoopback.
+func TestDirectoryDoesNotReachThisMachine(t *testing.T) {
+	asked := false
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	defer server.Close()
+	s := newStore(t, dbtest.Open(t, migrations.PDS, migrations.SQLite))
+	dir, err := account.NewDirectory(account.DirectoryConfig{Accounts: s})
+	require.NoError(t, err)
+	at, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	for _, did := range []syntax.DID{syntax.DID("did:web:localhost%3A" + at.Port()), "did:web:127.0.0.1", "did:web:localhost", "did:web:metadata.internal"} {
+		_, err = dir.LookupDID(t.Context(), did)
+		require.Error(t, err, did)
+	}
+	require.False(t, asked)
+}
+
+func TestDevelopmentOnLoopback(t *testing.T) {
+	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
+	s := newStore(t, db)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/did.json", func(w http.ResponseWriter, r *http.Request) {
+		name, port, _ := strings.Cut(r.Host, ":")
+		did := "did:web:" + name
+		if name == "localhost" {
+			did += "%3A" + port
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"id": did, "alsoKnownAs": []string{"at://" + name},
+			"service": []any{map[string]any{"id": "#x", "type": "X", "serviceEndpoint": "http://" + r.Host}}})
+	})
+	mux.HandleFunc("/.well-known/atproto-did", func(w http.ResponseWriter, r *http.Request) {
+		if r.Host == "peer.other.test" {
+			_, _ = io.WriteString(w, "did:web:peer.other.test")
+			return
+		}
+		http.NotFound(w, r)
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	at, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	s = newStore(t, db, func(c *account.Config) { c.HandleDomains = []string{".mine.test"} })
+	dir, err := account.NewDirectory(account.DirectoryConfig{Accounts: s, DevLoopback: true, Listener: at.Host, Transport: roundTrip(unreachable)})
+	require.NoError(t, err)
+
+	did := syntax.DID("did:web:localhost%3A" + at.Port())
+	ident, err := dir.LookupDID(t.Context(), did)
+	require.NoError(t, err)
+	require.Equal(t, "http://localhost:"+at.Port(), ident.GetServiceEndpoint("x"))
+	ident, err = dir.LookupHandle(t.Context(), "peer.other.test")
+	require.NoError(t, err)
+	require.Equal(t, syntax.DID("did:web:peer.other.test"), ident.DID)
+	require.Equal(t, syntax.Handle("peer.other.test"), ident.Handle)
+	// indigo answers the empty DID and no error here (SkipDNSDomainSuffixes).
+	_, err = dir.LookupHandle(t.Context(), "nobody.other.test")
+	require.ErrorIs(t, err, identity.ErrHandleNotFound)
+	for _, bad := range []syntax.DID{"did:web:localhost%3A80:path", "did:web:localhost%3A80%2Fx", "did:web:localhost%3Aport"} {
+		_, err = dir.LookupDID(t.Context(), bad)
+		require.Error(t, err, bad)
+	}
+	_, err = account.NewDirectory(account.DirectoryConfig{Accounts: s, DevLoopback: true})
+	require.ErrorContains(t, err, "Listener")
+}
+
+// A DID that was brought along is what its own document says; its handle under
+// our domain is ours to confirm.
+func TestBroughtAlongIdentity(t *testing.T) {
+	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
+	s := newStore(t, db)
+	const did = syntax.DID("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa")
+	_, err := create(t, s, db, account.Params{Handle: "alice.test", DID: did})
+	require.NoError(t, err)
+	plc := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"id":"`+string(did)+`","alsoKnownAs":["at://alice.test"],"service":[{"id":"#atproto_pds","type":"AtprotoPersonalDataServer","serviceEndpoint":"https://old.example.com"}]}`)
+	}))
+	defer plc.Close()
+	at, err := url.Parse(plc.URL)
+	require.NoError(t, err)
+	dir, err := account.NewDirectory(account.DirectoryConfig{Accounts: s, PLCURL: at, Transport: roundTrip(unreachable)})
+	require.NoError(t, err)
+	ident, err := dir.LookupDID(t.Context(), did)
+	require.NoError(t, err)
+	require.Equal(t, "https://old.example.com", ident.PDSEndpoint())
+	require.Equal(t, syntax.Handle("alice.test"), ident.Handle)
+}
