@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"slices"
 	"strings"
 
@@ -129,18 +128,6 @@ func (c *Catalog) Known(collection syntax.NSID) bool {
 func (c *Catalog) RecordKeyType(collection syntax.NSID) (string, bool) {
 	r, ok := c.record(collection)
 	return r.Key, ok
-}
-
-// Collections iterates over the record schemas, sorted by NSID.
-func (c *Catalog) Collections() iter.Seq[syntax.NSID] {
-	var known []syntax.NSID
-	for id, s := range c.defs {
-		if _, ok := s.Def.(lexicon.SchemaRecord); ok {
-			known = append(known, syntax.NSID(strings.TrimSuffix(id, "#main")))
-		}
-	}
-	slices.Sort(known)
-	return slices.Values(known)
 }
 
 func (c *Catalog) record(collection syntax.NSID) (lexicon.SchemaRecord, bool) {

@@ -174,3 +174,14 @@ func TestLoadFSRefuses(t *testing.T) {
 	_, err := lexicons.LoadFS(fstest.MapFS{"a.json": {Data: []byte(schema)}, "notes.txt": {Data: []byte("{")}})
 	require.NoError(t, err)
 }
+
+// A reference out of the catalog is not fetched and not passed over.
+func TestDanglingReference(t *testing.T) {
+	cat, err := lexicons.LoadFS(fstest.MapFS{"a.json": {Data: []byte(`{"lexicon":1,"id":"com.example.thing","defs":{"main":{"type":"record","key":"any","record":{"type":"object","properties":{
+		"a":{"type":"ref","ref":"com.example.elsewhere#x"}}}}}}`)}})
+	require.NoError(t, err)
+	_, err = cat.Validate(record(t, "com.example.thing", map[string]any{}), "x", lexicons.ValidateRequired)
+	require.NoError(t, err)
+	_, err = cat.Validate(record(t, "com.example.thing", map[string]any{"a": map[string]any{}}), "x", lexicons.ValidateRequired)
+	requireFinding(t, err, lexicons.CodeInvalidRecord, "/a")
+}

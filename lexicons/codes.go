@@ -67,8 +67,8 @@ const (
 	CodeRefMissing       = "ref-missing"     // a strongRef to nothing
 	CodeRefDrift         = "ref-drift"       // a strongRef to another version
 	CodeRunImplausible   = "run-implausible" // generator.run later than the record, or before 2023
-	CodeEmptyText        = "empty-text"      //
-	CodeEmptyMethod      = "empty-method"    //
+	CodeEmptyText        = "empty-text"      // spelled by field, as the next four
+	CodeEmptyMethod      = "empty-method"
 	CodeEmptySourceValue = "empty-source-value"
 	CodeEmptyTitle       = "empty-title"
 	CodeEmptySummary     = "empty-summary"
@@ -88,6 +88,8 @@ const (
 	CodeSupersedesForeign     = "supersedes-foreign"      // the target is in another repo
 	CodeSupersedesBackwards   = "supersedes-backwards"    // observed before its target
 	CodeSupersedesOther       = "supersedes-other-source" // of another source than its target
+	CodeTextNotPrefix         = "text-not-prefix"         // the text is not the start of the content
+	CodeTruncated             = "truncated"               // the text is the start of a longer content
 	CodeUnchanged             = "unchanged"               // same bytes and text as its target
 )
 

@@ -8,7 +8,8 @@
 //	        the data model             │      its lexicon, its key   the record alone      a Snapshot of the repo
 //	                                   └─ ReadObservation, ReadSession, … for whoever looks into it
 //
-// A host refuses by each step; an index calls ParseCBOR, Judge and the
+// Rules.CheckContent looks at the bytes behind an observation, CheckBatch at the
+// writes of one commit together. A host refuses by each step; an index calls ParseCBOR, Judge and the
 // rules, and keeps the record with its findings. Both run the same code, and so does the
 // dry run. Every step answers findings: a stable code, a severity, an RFC 6901
 // pointer into the record, what was expected, and the repair. A *Refused is an
@@ -38,7 +39,7 @@
 // # Layout
 //
 // embed.go, catalog.go, method.go: schemas. datamodel.go, json.go, cbor.go:
-// parsing. validate*.go, validation.go: lexicons and modes. observation.go,
+// parsing. validate*.go, validation.go, enforced.go: lexicons and modes. observation.go,
 // session.go, chat.go, class.go, claim.go: readers. rules.go: the engine;
 // rules_<type>.go: one small function for each rule, named in the table at the
 // head of the file. redaction.go, secrets.go, urls.go: what rules are made of.

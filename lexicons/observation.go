@@ -6,17 +6,6 @@ import (
 	"github.com/bluesky-social/indigo/atproto/syntax"
 )
 
-// The record types that this project enforces.
-const (
-	ObservationNSID syntax.NSID = "garden.engram.agents.observation"
-	SessionNSID     syntax.NSID = "garden.engram.session"
-	ChatSessionNSID syntax.NSID = "click.aligned.chat.session"
-	MessageNSID     syntax.NSID = "click.aligned.chat.message"
-	ClassNSID       syntax.NSID = "com.publicdomainrelay.temp.agent.class"
-	SkillNSID       syntax.NSID = "com.publicdomainrelay.temp.agent.skill"
-	ClaimNSID       syntax.NSID = "garden.herbarium.claim"
-)
-
 // Source is where an observation's content came from.
 type Source struct {
 	Kind  string // url, file, command, api, human, or a value not known here

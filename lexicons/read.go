@@ -54,14 +54,6 @@ func (f fields) time(key string) time.Time {
 	return d.Time()
 }
 
-func (f fields) did(key string) syntax.DID {
-	d, err := syntax.ParseDID(f.str(key))
-	if err != nil {
-		return ""
-	}
-	return d
-}
-
 // blob reads a blob in its present form; nil for none and for a legacy blob.
 func (f fields) blob(key string) *BlobRef {
 	b, ok := f[key].(atdata.Blob)

@@ -11,28 +11,29 @@ var scpLike = regexp.MustCompile(`^(?:[^\s/:@]+@)?[^\s/:@]+:[^\s]+$`)
 
 // urlHasCredential reports whether s is a URL with a secret in it: any
 // userinfo in http and https, a password in any other scheme. The user of
-// ssh://git@host/ and of git@host:path is no secret. Text that only looks like
-// a URL is taken for one when in doubt, since the harm is on one side.
+// ssh://git@host/ and of git@host:path is no secret. It does not ask for a
+// well-formed URL: what leaks a password is seldom one.
 func urlHasCredential(s string) bool {
-	s = strings.TrimSpace(s)
-	scheme, rest, ok := strings.Cut(s, "://")
+	scheme, rest, ok := strings.Cut(strings.TrimSpace(s), "://")
 	if !ok {
 		return false
 	}
-	u, err := url.Parse(s)
-	if err != nil {
+	authority, tail := rest, ""
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		authority, tail = rest[:end], rest[end:]
+	}
+	if strings.ContainsAny(authority, " \t\r\n") {
+		return false // a sentence, not a URL
+	}
+	at := strings.LastIndexByte(authority, '@')
+	if at < 0 {
 		// A raw / or # in a password ends the authority early and leaves a
 		// port that is none.
-		authority, _, _ := strings.Cut(rest, "@")
-		return len(authority) < len(rest) && !strings.ContainsAny(authority, " \t\n")
+		_, port, has := strings.Cut(authority, ":")
+		return has && !strings.HasPrefix(authority, "[") && strings.Trim(port, "0123456789") != "" && strings.Contains(tail, "@")
 	}
-	if u.User == nil {
-		return false
-	}
-	if _, has := u.User.Password(); has {
-		return true
-	}
-	return isHTTPScheme(scheme) && u.User.Username() != ""
+	_, password, _ := strings.Cut(authority[:at], ":")
+	return password != "" || isHTTPScheme(scheme) && at > 0
 }
 
 func isHTTPScheme(scheme string) bool {
