@@ -25,6 +25,10 @@ const OBSERVATION = 'garden.engram.agents.observation'
 const SESSION = 'garden.engram.session'
 const NOTE = 'com.example.note' // a collection that the host has no lexicon for
 
+// A PNG of one pixel.
+const PIXEL =
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
+
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: { help: { type: 'boolean', short: 'h' } },
@@ -63,6 +67,7 @@ const described = await need('describeServer', async () => {
 })
 const domain = described.availableUserDomains[0]
 const handle = `api-${randomBytes(4).toString('hex')}${domain}`
+const mail = (name) => `${name.split('.')[0]}@mail.example`
 const password = randomBytes(12).toString('base64url')
 
 await refused('createInviteCode with a wrong admin password', 401, () =>
@@ -73,17 +78,17 @@ await refused('createInviteCode with a wrong admin password', 401, () =>
 )
 if (described.inviteCodeRequired) {
   await refused('createAccount without an invite code', 'InvalidInviteCode', () =>
-    new AtpAgent({ service }).createAccount({ handle, password, email: `${handle}@mail.example` }),
+    new AtpAgent({ service }).createAccount({ handle, password, email: mail(handle) }),
   )
 }
 const code = await need('the admin makes an invite code', invite)
 const created = await need('createAccount', async () => {
-  const { data } = await new AtpAgent({ service }).createAccount({ handle, password, inviteCode: code, email: 'api@mail.example' })
+  const { data } = await new AtpAgent({ service }).createAccount({ handle, password, inviteCode: code, email: mail(handle) })
   same(data.handle, handle, 'handle')
   return data
 })
 await refused('a used invite code', 'InvalidInviteCode', () =>
-  new AtpAgent({ service }).createAccount({ handle: `again-${handle}`, password, inviteCode: code, email: 'again@mail.example' }),
+  new AtpAgent({ service }).createAccount({ handle: `again-${handle}`, password, inviteCode: code, email: mail(`again-${handle}`) }),
 )
 await refused('login with a wrong password', 'AuthenticationRequired', () =>
   new AtpAgent({ service }).login({ identifier: handle, password: 'not this one' }),
@@ -256,7 +261,7 @@ await check('listBlobs', async () => {
 await check('a text keeps its declared type, an image is recognised', async () => {
   const html = await agent.uploadBlob(Buffer.from('<!doctype html><p>hello'), { encoding: 'text/html' })
   same(html.data.blob.mimeType, 'text/html', 'type of a page')
-  const png = await agent.uploadBlob(Buffer.from('89504e470d0a1a0a0000000d49484452', 'hex'), { encoding: 'text/plain' })
+  const png = await agent.uploadBlob(Buffer.from(PIXEL, 'base64'), { encoding: 'text/plain' })
   same(png.data.blob.mimeType, 'image/png', 'type of an image')
 })
 await refused('a reference to bytes that were never uploaded', 'BlobNotFound', () =>
@@ -309,7 +314,7 @@ await check('an observation can be deleted', async () => {
 const rival = new AtpAgent({ service })
 await check('a second account', async () => {
   const name = `rival-${randomBytes(4).toString('hex')}${domain}`
-  await rival.createAccount({ handle: name, password, inviteCode: await invite(), email: 'rival@mail.example' })
+  await rival.createAccount({ handle: name, password, inviteCode: await invite(), email: mail(name) })
   await rival.login({ identifier: name, password })
 })
 await refused("a write into another account's repo", 401, () =>
