@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -25,7 +26,13 @@ import (
 // serve serves the sequencer's subscriptions over HTTP.
 func serve(t testing.TB, s *sequencer.Sequencer) string {
 	t.Helper()
-	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return serveUnder(t, context.Background(), s)
+}
+
+// serveUnder does so with requests whose contexts come from base.
+func serveUnder(t testing.TB, base context.Context, s *sequencer.Sequencer) string { //nolint:revive // t comes first
+	t.Helper()
+	ts := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var cursor *int64
 		if given := r.URL.Query().Get("cursor"); given != "" {
 			n, err := strconv.ParseInt(given, 10, 64)
@@ -39,6 +46,8 @@ func serve(t testing.TB, s *sequencer.Sequencer) string {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	}))
+	ts.Config.BaseContext = func(net.Listener) context.Context { return base }
+	ts.Start()
 	t.Cleanup(ts.Close)
 	t.Cleanup(func() { _ = s.Close() })
 	return "ws" + strings.TrimPrefix(ts.URL, "http")
@@ -204,9 +213,11 @@ func TestEventsOfAnotherProcessArrive(t *testing.T) {
 func TestCloseSaysGoingAway(t *testing.T) {
 	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
 	s := start(t, db)
-	url := serve(t, s)
+	base, shutDown := context.WithCancel(t.Context())
+	url := serveUnder(t, base, s)
 	conns := []*websocket.Conn{dial(t, url, ""), dial(t, url, "?cursor=0")}
 	subscribed(t, s, 2)
+	shutDown() // the requests' contexts end first: that must not cut the connections
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
 	for _, conn := range conns {
