@@ -58,8 +58,14 @@ func NewRules(cat *Catalog, s Settings) *Rules {
 	}
 }
 
+// recordRule looks at a record of type T alone.
+type recordRule[T any] func(*subject, T)
+
+// stateRule looks at a record of type T and at the world; its error is the world's.
+type stateRule[T any] func(context.Context, *subject, T, Snapshot) error
+
 // onRecord joins the rules of one record type behind its reader.
-func onRecord[T any](read func(map[string]any) T, rules []func(*subject, T)) func(*subject) {
+func onRecord[T any](read func(map[string]any) T, rules []recordRule[T]) func(*subject) {
 	return func(s *subject) {
 		value := read(s.Record.Value)
 		for _, rule := range rules {
@@ -69,7 +75,7 @@ func onRecord[T any](read func(map[string]any) T, rules []func(*subject, T)) fun
 }
 
 // onState is onRecord for rules that look at the world.
-func onState[T any](read func(map[string]any) T, rules []func(context.Context, *subject, T, Snapshot) error) func(context.Context, *subject, Snapshot) error {
+func onState[T any](read func(map[string]any) T, rules []stateRule[T]) func(context.Context, *subject, Snapshot) error {
 	return func(ctx context.Context, s *subject, snap Snapshot) error {
 		value := read(s.Record.Value)
 		for _, rule := range rules {
@@ -123,10 +129,10 @@ func (r *Rules) CheckState(ctx context.Context, ch Change, snap Snapshot) ([]Fin
 // Check is CheckRecord and CheckState together, for the dry run and wherever
 // nothing ran before.
 func (r *Rules) Check(ctx context.Context, ch Change, snap Snapshot) ([]Finding, error) {
-	found := r.CheckRecord(ch)
 	if ch.sameAsPrev() {
 		return nil, nil
 	}
+	found := r.CheckRecord(ch)
 	state, err := r.CheckState(ctx, ch, snap)
 	return append(found, state...), err
 }

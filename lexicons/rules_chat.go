@@ -7,13 +7,13 @@ import (
 )
 
 // chatSessionRules need the container alone (SEMANTICS 3.4).
-var chatSessionRules = []func(*subject, ChatSession){
+var chatSessionRules = []recordRule[ChatSession]{
 	chatSessionTimes,
 	discussionIsPost,
 }
 
 // messageRules need the turn alone (SEMANTICS 3.5).
-var messageRules = []func(*subject, Message){
+var messageRules = []recordRule[Message]{
 	messageSession,
 	messageRole,
 	messageWithheld,
@@ -24,7 +24,7 @@ var messageRules = []func(*subject, Message){
 }
 
 // messageStateRules need the repo.
-var messageStateRules = []func(context.Context, *subject, Message, Snapshot) error{
+var messageStateRules = []stateRule[Message]{
 	messageTombstoned,
 	messageRewrite,
 	messageSessionStands,

@@ -11,7 +11,7 @@ import (
 
 // claimRules need the claim alone (SEMANTICS 3.1). Whether a citation holds is
 // the index's to verify: it takes the target's bytes.
-var claimRules = []func(*subject, Claim){
+var claimRules = []recordRule[Claim]{
 	claimTimes,
 	claimSpans,
 	claimOverlap,

@@ -16,7 +16,7 @@ const (
 )
 
 // classRules need the class alone (SEMANTICS 3.6).
-var classRules = []func(*subject, Class){
+var classRules = []recordRule[Class]{
 	classSkills,
 	classParent,
 	classEntryTool,
@@ -26,7 +26,7 @@ var classRules = []func(*subject, Class){
 
 // classStateRules follow references inside the repo. Classes and skills may be
 // written in any order, so that only a cycle refuses.
-var classStateRules = []func(context.Context, *subject, Class, Snapshot) error{
+var classStateRules = []stateRule[Class]{
 	classRefs,
 	classLineage,
 	classTools,

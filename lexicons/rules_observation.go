@@ -5,7 +5,7 @@ import (
 )
 
 // observationRules need the observation alone (SEMANTICS 3.2).
-var observationRules = []func(*subject, Observation){
+var observationRules = []recordRule[Observation]{
 	observationEmpty,
 	observationTimes,
 	observationSource,
@@ -16,7 +16,7 @@ var observationRules = []func(*subject, Observation){
 
 // observationStateRules need the repo. Immutability comes first: what cannot
 // be written at all need not be told the rest.
-var observationStateRules = []func(context.Context, *subject, Observation, Snapshot) error{
+var observationStateRules = []stateRule[Observation]{
 	observationImmutable,
 	observationTombstoned,
 	supersedesTarget,

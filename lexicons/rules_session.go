@@ -6,7 +6,7 @@ import (
 )
 
 // sessionRules need the session alone (SEMANTICS 3.3).
-var sessionRules = []func(*subject, Session){
+var sessionRules = []recordRule[Session]{
 	sessionEmpty,
 	sessionTimes,
 	sessionRemote,
@@ -14,7 +14,7 @@ var sessionRules = []func(*subject, Session){
 
 // sessionStateRules compare with the version that stands there. None refuses:
 // the last commit wins, and swapRecord is the way to contend.
-var sessionStateRules = []func(context.Context, *subject, Session, Snapshot) error{
+var sessionStateRules = []stateRule[Session]{
 	sessionRewrite,
 }
 

@@ -4,7 +4,7 @@ import "strings"
 
 // skillRules need the skill alone (SEMANTICS 3.7). What its examples refer to
 // is the index's to resolve.
-var skillRules = []func(*subject, Skill){
+var skillRules = []recordRule[Skill]{
 	skillCreated,
 	skillExamples,
 	skillTools,
