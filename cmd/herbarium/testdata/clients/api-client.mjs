@@ -291,7 +291,7 @@ await refused(
   'a second successor of one observation, with the head to supersede,',
   'AlreadySuperseded',
   () => observe('Monday, two', { supersedes: { uri: first.uri, cid: first.cid } }),
-  (message) => message.endsWith(`; head at ${second.uri} ${second.cid}`),
+  (message) => message.endsWith(`; head ${second.uri} ${second.cid}`),
 )
 await check('the refusal named what is to be superseded instead', () =>
   observe('Monday, two', { supersedes: { uri: second.uri, cid: second.cid } }),
