@@ -39,12 +39,11 @@ type Config struct {
 	PLCURL        *url.URL // nil if not set
 	KeyType       string   // KeyP256 | KeyK256
 	TeamDIDs      []syntax.DID
-	Crawlers      []*url.URL
 
 	PDSDB     DSN
 	AppviewDB DSN
 
-	Blobs     Blobs
+	Blobs     string // dir:PATH or s3://…, as blobstore.OpenBucket reads it
 	BlobLimit ByteSize
 	SpoolDir  string
 
@@ -91,18 +90,3 @@ type Value struct {
 
 // Values lists every key in the order of the template, for `config show`.
 func (c *Config) Values() []Value { return append([]Value(nil), c.values...) }
-
-// Blobs says where blob bytes are kept: exactly one of the two is set.
-type Blobs struct {
-	Dir string // a directory
-	S3  *S3    // a bucket
-}
-
-// S3 is a bucket of an S3-compatible store. Credentials come by the AWS chain.
-type S3 struct {
-	Bucket    string
-	Prefix    string // of every key, without slashes at its ends
-	Endpoint  string // "" for AWS itself
-	Region    string
-	PathStyle bool
-}

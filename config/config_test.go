@@ -47,7 +47,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, config.IdentityWeb, c.Identity)
 	require.Equal(t, "sqlite:./data/pds.db", c.PDSDB.Reveal())
 	require.Equal(t, "sqlite:./data/appview.db", c.AppviewDB.Reveal())
-	require.Equal(t, config.Blobs{Dir: "./data/blobs"}, c.Blobs)
+	require.Equal(t, "dir:./data/blobs", c.Blobs)
 	require.Equal(t, config.VisibilityTeam, c.Visibility)
 	require.Equal(t, config.InvitesRequired, c.Invites)
 	require.True(t, c.RateLimits)
@@ -129,10 +129,9 @@ func TestFaults(t *testing.T) {
 		"duration":          {env("HERBARIUM_EVENT_RETENTION=soon"), "want a duration"},
 		"network":           {env("HERBARIUM_TRUSTED_PROXIES=10.0.0.0/8 proxy"), `"proxy" is no network`},
 		"domain":            {env("HERBARIUM_HANDLE_DOMAINS=.local"), "not allowed"},
-		"s3 parameter":      {env("HERBARIUM_BLOBS=s3://b/p?regoin=x"), "did you mean region?"},
+		"blobs":             {env("HERBARIUM_BLOBS=ftp://b/p"), "want dir:PATH or s3://BUCKET"},
 		"s3 credentials":    {env("HERBARIUM_BLOBS=s3://key:secret@b/p"), "AWS chain"},
 		"word":              {env("HERBARIUM_VISIBILITY=private"), "want team or public"},
-		"crawlers in team":  {env("HERBARIUM_CRAWLERS=https://relay.example"), "VISIBILITY=public"},
 		"service did":       {env("HERBARIUM_SERVICE_DID=did:key:z6Mk"), "did:web or did:plc"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +175,7 @@ func TestValuesOfEachForm(t *testing.T) {
 		"HERBARIUM_TRUSTED_PROXIES=10.1.2.3/8, ::1 192.0.2.7", "HERBARIUM_EVENT_RETENTION=30d", "HERBARIUM_RATE_LIMITS=off",
 		"HERBARIUM_HANDLE_DOMAINS=Agents.Example.com .b.test", "HERBARIUM_PUBLIC_URL=https://PDS.example.com/"))
 	require.NoError(t, err)
-	require.Equal(t, &config.S3{Bucket: "bucket", Prefix: "a/b", Endpoint: "http://127.0.0.1:9000", Region: "garage", PathStyle: true}, c.Blobs.S3)
+	require.Equal(t, "s3://bucket/a/b/?endpoint=http://127.0.0.1:9000&region=garage&path_style=true", c.Blobs)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("192.0.2.7/32")}, c.TrustedProxies)
 	require.Equal(t, 30*24*time.Hour, c.EventRetention)
 	require.False(t, c.RateLimits)
@@ -251,7 +250,7 @@ func TestTemplateIsLoadable(t *testing.T) {
 
 // Every field of Config is filled by the table.
 func TestEveryFieldHasAKey(t *testing.T) {
-	c, err := config.Load(env("HERBARIUM_CONFIG=/x", "HERBARIUM_PLC_URL=https://plc.example", "HERBARIUM_TEAM_DIDS=did:web:a.example", "HERBARIUM_CRAWLERS=https://relay.example",
+	c, err := config.Load(env("HERBARIUM_CONFIG=/x", "HERBARIUM_PLC_URL=https://plc.example", "HERBARIUM_TEAM_DIDS=did:web:a.example",
 		"HERBARIUM_VISIBILITY=public", "HERBARIUM_METRICS_LISTEN=:1", "HERBARIUM_TRUSTED_PROXIES=::1", "HERBARIUM_LOG_LEVEL=debug",
 		"HERBARIUM_ADMIN_PASSWORD=a", "HERBARIUM_MASTER_KEY=b", "HERBARIUM_JWT_SECRET=c", "HERBARIUM_DEV_LOOPBACK=true"))
 	require.NoError(t, err)
@@ -270,7 +269,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if c.PublicURL == nil || c.ServiceDID == "" || c.BlobLimit <= 0 || (c.Blobs.S3 == nil) == (c.Blobs.Dir == "") {
+		if c.PublicURL == nil || c.ServiceDID == "" || c.BlobLimit <= 0 || c.Blobs == "" {
 			t.Fatalf("accepted an incomplete configuration: %v", c.Values())
 		}
 		if err := config.WriteValues(new(bytes.Buffer), c); err != nil {

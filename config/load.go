@@ -237,9 +237,6 @@ func (c *Config) contradictions() (errs []error) {
 	if c.PDSDB.Reveal() == c.AppviewDB.Reveal() {
 		fault("PDS_DB and APPVIEW_DB are one database: want two")
 	}
-	if c.Visibility == VisibilityTeam && len(c.Crawlers) > 0 {
-		fault("CRAWLERS: in VISIBILITY=team no relay is asked to crawl; unset it, or set VISIBILITY=public")
-	}
 	if c.BlobLimit <= 0 {
 		fault("BLOB_LIMIT: want more than 0")
 	}

@@ -169,18 +169,6 @@ func parseDIDs(s string) ([]syntax.DID, error) {
 	return out, nil
 }
 
-func parseURLs(s string) ([]*url.URL, error) {
-	var out []*url.URL
-	for _, item := range parseList(s) {
-		u, err := parseOrigin(item)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, u)
-	}
-	return out, nil
-}
-
 func parseDSN(s string) (DSN, error) {
 	switch {
 	case strings.HasPrefix(s, "sqlite:") && len(s) > len("sqlite:"):
@@ -194,46 +182,19 @@ func parseDSN(s string) (DSN, error) {
 	return NewDSN(s), nil
 }
 
-// parseBlobs reads dir:PATH or s3://BUCKET/PREFIX?endpoint=…&region=…&path_style=true.
-func parseBlobs(s string) (Blobs, error) {
-	if path, ok := strings.CutPrefix(s, "dir:"); ok {
-		if path == "" {
-			return Blobs{}, errors.New("want dir:PATH")
+// parseBlobs looks only at the scheme and for credentials: the form of the rest
+// is the blob store's, which reads it at start-up.
+func parseBlobs(s string) (string, error) {
+	switch {
+	case strings.HasPrefix(s, "dir:") && len(s) > len("dir:"):
+	case strings.HasPrefix(s, "s3://") && len(s) > len("s3://"):
+		if u, err := url.Parse(s); err == nil && u.User != nil {
+			return "", errors.New("credentials do not belong here: give them by the AWS chain (AWS_ACCESS_KEY_ID, …)")
 		}
-		return Blobs{Dir: path}, nil
+	default:
+		return "", errors.New("want dir:PATH or s3://BUCKET/PREFIX?endpoint=…&region=…&path_style=true")
 	}
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "s3" || u.Host == "" {
-		return Blobs{}, errors.New("want dir:PATH or s3://BUCKET/PREFIX?endpoint=…&region=…&path_style=true")
-	}
-	if u.User != nil {
-		return Blobs{}, errors.New("credentials do not belong here: give them by the AWS chain (AWS_ACCESS_KEY_ID, …)")
-	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return Blobs{}, errors.New("the part after ? does not parse")
-	}
-	bucket := &S3{Bucket: u.Host, Prefix: strings.Trim(u.Path, "/")}
-	for key, values := range query {
-		value := values[len(values)-1]
-		switch key {
-		case "endpoint":
-			endpoint, err := parseOrigin(value)
-			if err != nil {
-				return Blobs{}, fmt.Errorf("endpoint: %w", err)
-			}
-			bucket.Endpoint = endpoint.String()
-		case "region":
-			bucket.Region = value
-		case "path_style":
-			if bucket.PathStyle, err = parseBool(value); err != nil {
-				return Blobs{}, fmt.Errorf("path_style: %w", err)
-			}
-		default:
-			return Blobs{}, fmt.Errorf("unknown parameter %q%s", key, suggest(key, []string{"endpoint", "region", "path_style"}))
-		}
-	}
-	return Blobs{S3: bucket}, nil
+	return s, nil
 }
 
 // oneOf answers a parser for a key that is one word of a few.
