@@ -124,20 +124,17 @@ func (r *resyncer) all(ctx context.Context, oldest int64) error {
 	const listPage = 500
 	cfg := r.consumer.cfg
 	cfg.Log.WarnContext(ctx, "the source no longer has what was not read: resync of all repos", "source", cfg.Source.Name(), "complete_from", oldest)
-	for after := syntax.DID(""); ; {
-		hosted, err := cfg.Fetcher.ListRepos(ctx, after, listPage)
+	for cursor, more := "", true; more; more = cursor != "" {
+		hosted, next, err := cfg.Fetcher.ListRepos(ctx, cursor, listPage)
 		if err != nil {
 			return fmt.Errorf("list repos of %s: %w", cfg.Source.Name(), err)
-		}
-		if len(hosted) == 0 {
-			break
 		}
 		for _, h := range hosted {
 			if err := r.mark(ctx, h); err != nil {
 				return err
 			}
 		}
-		after = hosted[len(hosted)-1].DID
+		cursor = next
 	}
 	if err := r.due(ctx); err != nil {
 		return err

@@ -50,7 +50,7 @@ var ErrRepoGone = errors.New("the host does not serve the repo")
 type RepoFetcher interface {
 	// FetchRepo opens the repo as a CAR file (com.atproto.sync.getRepo).
 	FetchRepo(ctx context.Context, did syntax.DID) (io.ReadCloser, error)
-	// ListRepos lists the host's repos by DID (com.atproto.sync.listRepos), up
-	// to limit of them after the given one.
-	ListRepos(ctx context.Context, after syntax.DID, limit int) ([]HostedRepo, error)
+	// ListRepos lists up to limit of the host's repos (com.atproto.sync.listRepos)
+	// from a cursor, "" for the first page. next is "" after the last one.
+	ListRepos(ctx context.Context, cursor string, limit int) (repos []HostedRepo, next string, err error)
 }
