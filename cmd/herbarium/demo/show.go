@@ -92,7 +92,7 @@ func (d *demo) showChains(get func(string, object, any) error) error {
 					IsHead                        bool
 					Head                          strongRef
 				} `json:"chain"`
-				CitedByCount int `json:"citedByCount"`
+				CitedBy []struct{} `json:"citedBy"`
 			} `json:"observation"`
 		}
 		if err := get("getObservation", object{"uri": chain[0].URI}, &got); err != nil {
@@ -100,7 +100,7 @@ func (d *demo) showChains(get func(string, object, any) error) error {
 		}
 		o := got.Observation
 		d.say("%s %s", o.Source.Kind, o.Source.Value)
-		d.say("  the first observation is %d of %d, %d behind the head %s; cited by %d", o.Chain.Position, o.Chain.Length, o.Chain.StepsBehind, rkey(o.Chain.Head.URI), o.CitedByCount)
+		d.say("  the first observation is %d of %d, %d behind the head %s; cited by %d", o.Chain.Position, o.Chain.Length, o.Chain.StepsBehind, rkey(o.Chain.Head.URI), len(o.CitedBy))
 		if o.Chain.Head != chain[len(chain)-1] {
 			return fmt.Errorf("the head of %s is %v, want %v", chain[0].URI, o.Chain.Head, chain[len(chain)-1])
 		}

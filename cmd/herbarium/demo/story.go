@@ -139,10 +139,14 @@ func (d *demo) handOver(ctx context.Context) error {
 // inherits from it.
 func (d *demo) publishClasses(ctx context.Context) error {
 	skill := func(name, description, content string, tools ...object) (strongRef, error) {
-		return d.scribe.create(ctx, skillType, "", object{
+		record := object{
 			"$type": skillType, "name": name, "description": description, "content": content,
-			"createdAt": timestamp(time.Now()), "tools": tools,
-		})
+			"createdAt": timestamp(time.Now()),
+		}
+		if len(tools) > 0 {
+			record["tools"] = tools
+		}
+		return d.scribe.create(ctx, skillType, "", record)
 	}
 	tool := func(name, description string) object {
 		return object{"name": name, "description": description, "inputSchema": object{"type": "object"}}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview"
+	"herbarium.garden/appview/index"
+	"herbarium.garden/appview/ingest"
+	"herbarium.garden/blobstore"
+	"herbarium.garden/config"
+	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/xrpc"
+	"herbarium.garden/migrations"
+	"herbarium.garden/pds"
+	"herbarium.garden/pds/account"
+	"herbarium.garden/pds/repostore"
+	"herbarium.garden/pds/sequencer"
+)
+
+// service is the assembled program.
+type service struct {
+	cfg     *config.Config
+	log     *slog.Logger
+	metrics *metrics
+	api     http.Handler
+
+	accounts *account.Store
+	events   *sequencer.Sequencer
+	repos    *repostore.Store
+	consumer *ingest.Consumer
+
+	closers []func() error // what was opened, in order
+}
+
+// ownSignatureSample is how many commits of this process's own PDS pass for
+// each whose signature is verified again.
+const ownSignatureSample = 100
+
+// pruneEvery is how often the event log is cut to its retention.
+const pruneEvery = 10 * time.Minute
+
+// parts are what runs beside the listeners, by the name that errors carry.
+func (s *service) parts() map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"accounts":  s.accounts.Run,
+		"repos":     s.repos.Run,
+		"sequencer": s.events.Run,
+		"ingest":    s.consumer.Run,
+		"retention": every(s.log, pruneEvery, "prune the event log", func(ctx context.Context) error {
+			_, err := s.events.Prune(ctx)
+			return err
+		}),
+	}
+}
+
+// close closes what assemble opened, the last first. It may be called twice.
+func (s *service) close() error {
+	var errs []error
+	for _, closer := range slices.Backward(s.closers) {
+		errs = append(errs, closer())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+// assemble puts the program together from its configuration: it opens the
+// databases, which applies their migrations, and starts nothing.
+func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *service, err error) {
+	s := &service{cfg: cfg, log: log, metrics: newMetrics()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if cfg.DevLoopback {
+		log.Warn("DEV_LOOPBACK is on: http on loopback counts as safe. Never in production")
+	}
+	secrets, err := account.LoadOrCreateSecrets(secretsDir(cfg), account.GivenSecrets{
+		MasterKey:     cfg.MasterKey.Reveal(),
+		JWTSecret:     cfg.JWTSecret.Reveal(),
+		AdminPassword: cfg.AdminPassword.Reveal(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range secrets.Created() {
+		log.Info("made a secret", "path", path)
+	}
+	catalog, err := lexicons.Load()
+	if err != nil {
+		return nil, err
+	}
+	rules := lexicons.NewRules(catalog, lexicons.Settings{})
+
+	pdsDB, err := s.open(ctx, migrations.PDS, cfg.PDSDB)
+	if err != nil {
+		return nil, err
+	}
+	indexDB, err := s.open(ctx, migrations.Appview, cfg.AppviewDB)
+	if err != nil {
+		return nil, err
+	}
+	idx, err := index.New(index.Config{DB: indexDB, Judge: catalog, Rules: rules})
+	if err != nil {
+		return nil, err
+	}
+
+	if s.accounts, err = account.New(account.Config{
+		DB: pdsDB, Secrets: secrets, PublicURL: cfg.PublicURL, ServiceDID: cfg.ServiceDID,
+		HandleDomains: cfg.HandleDomains, Identity: account.IdentityKind(cfg.Identity), PLCURL: cfg.PLCURL,
+		InviteRequired: cfg.Invites == config.InvitesRequired, KeyKind: account.KeyKind(cfg.KeyType),
+	}); err != nil {
+		return nil, err
+	}
+	directory, err := account.NewDirectory(account.DirectoryConfig{
+		Accounts: s.accounts, PLCURL: cfg.PLCURL, DevLoopback: cfg.DevLoopback, Listener: dialable(cfg.Listen),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.events, err = sequencer.New(ctx, sequencer.Config{
+		DB: pdsDB, Log: log, Retention: cfg.EventRetention,
+		// What the index has not applied yet stays, whatever its age.
+		HoldBack: func(ctx context.Context) (int64, error) { return idx.Cursor(ctx, ownSourceName) },
+	}); err != nil {
+		return nil, err
+	}
+	if s.repos, err = repostore.New(repostore.Config{DB: pdsDB, Sequencer: s.events, Rules: rules, Keys: s.accounts}); err != nil {
+		return nil, err
+	}
+	blobs, err := s.openBlobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	host := &ownHost{accounts: s.accounts, repos: s.repos, events: s.events, publicURL: cfg.PublicURL.String(), team: cfg.TeamDIDs}
+	if s.consumer, err = ingest.New(ingest.Config{
+		Index: idx, Source: host, Fetcher: host, Directory: directory, Log: log, SampleSignatures: ownSignatureSample,
+	}); err != nil {
+		return nil, err
+	}
+
+	visibility := xrpc.Visibility(cfg.Visibility)
+	repoHost, err := pds.New(pds.Config{
+		PublicURL: cfg.PublicURL, ServiceDID: cfg.ServiceDID, HandleDomains: cfg.HandleDomains, Visibility: visibility,
+		InviteRequired: cfg.Invites == config.InvitesRequired, TeamDIDs: cfg.TeamDIDs,
+		DevLoopback: cfg.DevLoopback, Version: buildVersion(),
+	}, pds.Deps{
+		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: blobs, Catalog: catalog, Rules: rules,
+		Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	views, err := appview.New(appview.Config{
+		Index: idx, Directory: host,
+		Service: appview.Service{DID: cfg.ServiceDID, Version: buildVersion(), Visibility: visibility, PublicURL: cfg.PublicURL.String()},
+	})
+	if err != nil {
+		return nil, err
+	}
+	server, err := xrpc.New(xrpc.Config{
+		Catalog: catalog, Authenticator: repoHost.Authenticator(), Visibility: visibility, Log: log,
+		TrustedProxies: cfg.TrustedProxies, Observe: s.metrics.observe,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(repoHost.Register(server), views.Register(server)); err != nil {
+		return nil, err
+	}
+	s.api = server
+	s.watch()
+	return s, nil
+}
+
+// open opens a database and closes it with the service.
+func (s *service) open(ctx context.Context, name migrations.Database, dsn config.DSN) (*migrations.DB, error) {
+	db, err := migrations.Open(ctx, name, dsn.Reveal())
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, db.Close)
+	return db, nil
+}
+
+// openBlobs opens the blob store.
+func (s *service) openBlobs(ctx context.Context) (*blobstore.Store, error) {
+	bucket, err := blobstore.OpenBucket(ctx, s.cfg.Blobs)
+	if err != nil {
+		return nil, err
+	}
+	return blobstore.New(blobstore.Config{Bucket: bucket, SpoolDir: s.cfg.SpoolDir, Limit: int64(s.cfg.BlobLimit)})
+}
+
+// watch adds the gauges of what runs.
+func (s *service) watch() {
+	s.metrics.gauge("herbarium_firehose_seq", "Last seq of the event log.", func() float64 {
+		seq, err := s.events.Last(context.Background())
+		if err != nil {
+			return -1
+		}
+		return float64(seq)
+	})
+	s.metrics.gauge("herbarium_firehose_subscribers", "Open connections of subscribeRepos.", func() float64 {
+		return float64(len(s.events.Subscribers()))
+	})
+	s.metrics.gauge("herbarium_index_seq", "Seq up to which the index has applied the event log.", func() float64 {
+		return float64(s.consumer.Status().Cursor)
+	})
+	s.metrics.gauge("herbarium_index_lag_seconds", "Age of the last event applied while there are more; 0 when caught up.", func() float64 {
+		return s.consumer.Status().Lag.Seconds()
+	})
+}
+
+// dids as a set.
+func setOf(dids []syntax.DID) map[syntax.DID]bool {
+	set := make(map[syntax.DID]bool, len(dids))
+	for _, did := range dids {
+		set[did] = true
+	}
+	return set
+}

@@ -1,0 +1,60 @@
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	comatproto "github.com/bluesky-social/indigo/api/atproto"
+	"github.com/bluesky-social/indigo/events"
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+)
+
+// subscribe opens subscribeRepos after cursor and answers a function that
+// reads the next event, decoded by indigo. The connection ends with the test.
+func subscribe(t *testing.T, in *instance, cursor int64) func(ctx context.Context) (*events.XRPCStreamEvent, error) {
+	t.Helper()
+	address := "ws" + strings.TrimPrefix(in.url, "http") + fmt.Sprintf("/xrpc/com.atproto.sync.subscribeRepos?cursor=%d", cursor)
+	conn, _, err := websocket.Dial(t.Context(), address, nil)
+	require.NoError(t, err)
+	conn.SetReadLimit(8 << 20)
+	t.Cleanup(func() { _ = conn.CloseNow() })
+	return func(ctx context.Context) (*events.XRPCStreamEvent, error) {
+		_, frame, err := conn.Read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var event events.XRPCStreamEvent
+		return &event, event.Deserialize(bytes.NewReader(frame))
+	}
+}
+
+// commits reads the stream after cursor up to and including the commit that
+// done accepts, and checks that seqs rise. It answers the commits and the last seq.
+func commits(t *testing.T, in *instance, cursor int64, done func(*comatproto.SyncSubscribeRepos_Commit) bool) ([]*comatproto.SyncSubscribeRepos_Commit, int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	next := subscribe(t, in, cursor)
+	var all []*comatproto.SyncSubscribeRepos_Commit
+	last := cursor
+	for {
+		event, err := next(ctx)
+		require.NoError(t, err, "after %d commits", len(all))
+		seq, ok := event.GetSequence()
+		require.True(t, ok, "an event without seq: %+v", event)
+		require.Greater(t, seq, last)
+		last = seq
+		if event.RepoCommit == nil {
+			continue
+		}
+		all = append(all, event.RepoCommit)
+		if done(event.RepoCommit) {
+			return all, last
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/sync/errgroup"
+)
+
+func serveCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "run the PDS and the appview",
+		Flags: configFlags(),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			cfg, err := configure(c)
+			if err != nil {
+				return err
+			}
+			log := logger(cfg)
+			s, err := assemble(ctx, cfg, log)
+			if err != nil {
+				return err
+			}
+			return errors.Join(s.run(ctx), s.close())
+		},
+	}
+}
+
+// run serves until ctx ends or a part fails, then lets running requests
+// finish, up to the configured time. Everything that runs is in one group.
+func (s *service) run(ctx context.Context) error {
+	var listening net.ListenConfig
+	listener, err := listening.Listen(ctx, "tcp", s.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	group, running := errgroup.WithContext(ctx)
+	for name, part := range s.parts() {
+		group.Go(func() error {
+			if err := part(running); err != nil && !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	s.listen(running, group, "server", listener, s.api)
+	if s.cfg.MetricsListen != "" {
+		listener, err := listening.Listen(ctx, "tcp", s.cfg.MetricsListen)
+		if err != nil {
+			return fmt.Errorf("listen for metrics: %w", err)
+		}
+		s.listen(running, group, "metrics", listener, s.metrics.handler())
+	}
+	s.log.Info("serving", "listen", s.cfg.Listen, "url", s.cfg.PublicURL.String(), "did", s.cfg.ServiceDID, "visibility", s.cfg.Visibility, "version", buildVersion())
+	err = group.Wait()
+	s.log.Info("stopped")
+	return err
+}
+
+// Limits of every HTTP connection. The time for a body is bounded where it is
+// read: an upload may take long, a header may not.
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+)
+
+// listen serves handler until running ends.
+func (s *service) listen(running context.Context, group *errgroup.Group, name string, listener net.Listener, handler http.Handler) {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-running.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(running), s.cfg.ShutdownTimeout)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			s.log.Warn("requests were cut off", "listener", name, "err", err)
+			return server.Close()
+		}
+		return nil
+	})
+}
+
+// dialable is an address to reach a listener at from this machine.
+func dialable(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return listen
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// every runs job at once and then each period, until ctx ends. A failure is
+// logged and tried again the next time.
+func every(log *slog.Logger, period time.Duration, name string, job func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		tick := time.NewTicker(period)
+		defer tick.Stop()
+		for {
+			if err := job(ctx); err != nil && ctx.Err() == nil {
+				log.Error("job failed", "job", name, "err", err)
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-tick.C:
+			}
+		}
+	}
+}
