@@ -86,6 +86,11 @@ func TestParseJSON(t *testing.T) {
 		{"invalid UTF-8", "{\"a\":\"\xff\"}", lexicons.CodeInvalidUTF8, "/a"},
 		{"invalid UTF-8 after an escape", "{\"a\":\"\\n\xc3\"}", lexicons.CodeInvalidUTF8, "/a"},
 		{"surrogate as UTF-8", "{\"a\":\"\xed\xa0\x80\"}", lexicons.CodeInvalidUTF8, "/a"},
+		{"escape without four digits", `{"a":"\u00g0"}`, lexicons.CodeJSONSyntax, "/a"},
+		{"escape cut short", `{"a":"\u00`, lexicons.CodeJSONSyntax, "/a"},
+		{"array not separated", `{"a":[1 2]}`, lexicons.CodeJSONSyntax, "/a"},
+		{"minus alone", `{"a":-}`, lexicons.CodeJSONSyntax, "/a"},
+		{"exponent alone", `{"a":1e}`, lexicons.CodeJSONSyntax, "/a"},
 		{"unknown escape", `{"a":"\x"}`, lexicons.CodeJSONSyntax, "/a"},
 
 		{"link", `{"a":{"$link":"` + dataCID + `"}}`, "", ""},
@@ -132,12 +137,13 @@ func requireFinding(t testing.TB, err error, code, path string) {
 }
 
 func TestParseJSONValues(t *testing.T) {
-	rec, err := lexicons.ParseJSON("com.example.blah", []byte(`{"i":1e3,"z":-0.0,"n":-7,"s":"\ud83d\ude00\u0000","l":{"$link":"`+dataCID+`"},"b":{"$bytes":"YQ=="},"t":true,"e":null}`))
+	rec, err := lexicons.ParseJSON("com.example.blah", []byte(`{"i":1e3,"z":-0.0,"n":-7,"s":"\ud83d\ude00\u0000","l":{"$link":"`+dataCID+`"},"b":{"$bytes":"YQ=="},"t":true,"e":null,"q":"\"\\\/\b\f\n\r\t"}`))
 	require.NoError(t, err)
 	require.Equal(t, int64(1000), rec.Value["i"])
 	require.Equal(t, int64(0), rec.Value["z"])
 	require.Equal(t, int64(-7), rec.Value["n"])
 	require.Equal(t, "😀\x00", rec.Value["s"])
+	require.Equal(t, "\"\\/\b\f\n\r\t", rec.Value["q"])
 	require.Equal(t, atdata.Bytes("a"), rec.Value["b"])
 	require.Equal(t, dataCID, rec.Value["l"].(atdata.CIDLink).String())
 }
@@ -169,6 +175,9 @@ func TestParseValueChecks(t *testing.T) {
 		{"Go int", map[string]any{"a": 1}, lexicons.CodeNotData},
 		{"integer out of range", map[string]any{"a": int64(1) << 53}, lexicons.CodeIntegerRange},
 		{"bad UTF-8", map[string]any{"a": "\xff"}, lexicons.CodeInvalidUTF8},
+		{"bad UTF-8 in a name", map[string]any{"\xff": int64(1)}, lexicons.CodeInvalidUTF8},
+		{"too large", map[string]any{"a": strings.Repeat("x", lexicons.MaxRecordCBOR)}, lexicons.CodeTooLarge},
+		{"too many items", map[string]any{"a": make([]any, lexicons.MaxContainer+1)}, lexicons.CodeTooLarge},
 		{"unparsed link", map[string]any{"a": map[string]any{"$link": dataCID}}, lexicons.CodeReservedName},
 		{"unparsed blob", map[string]any{"a": map[string]any{"$type": "blob"}}, lexicons.CodeTypeMalformed},
 		{"undefined link", map[string]any{"a": atdata.CIDLink{}}, lexicons.CodeLinkMalformed},

@@ -3,6 +3,7 @@ package lexicons
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -96,6 +97,7 @@ func (r *Rules) CheckRecord(ch Change) []Finding {
 		return nil
 	}
 	s := &subject{Change: ch, settings: r.settings, catalog: r.catalog}
+	unknownValues(s)
 	for _, rule := range blobRules {
 		rule(s)
 	}
@@ -217,14 +219,19 @@ func (s *subject) strongRef(path string, v any) {
 	}
 }
 
-// knownValue notes a value outside an open set.
-func (s *subject) knownValue(path, value string, known ...string) {
-	for _, k := range known {
-		if value == k {
-			return
-		}
+// unknownValues notes what is outside the knownValues of the lexicon, anywhere
+// in the record: such a set is open, and a view shows the value as it is.
+func unknownValues(s *subject) {
+	schema, known := s.catalog.record(s.Record.Collection)
+	if !known {
+		return
 	}
-	s.flag(Info, CodeUnknownValue, path, "%q is not among the known values %v", clip(value), known)
+	v := validator{cat: s.catalog, unknown: s.unknownValue}
+	v.check(string(s.Record.Collection), schema, s.Record.Value)
+}
+
+func (s *subject) unknownValue(path, value string, known []string) {
+	s.flag(Info, CodeUnknownValue, path, "%q is not among the known values %s", clip(value), strings.Join(known, ", "))
 }
 
 // generator checks what a device says of itself.

@@ -62,7 +62,6 @@ func messageSession(s *subject, m Message) {
 
 // messageRole: the label "person or machine" is the point of these records.
 func messageRole(s *subject, m Message) {
-	s.knownValue("/role", m.Role, "user", "assistant")
 	switch {
 	case m.Role == "assistant" && m.Model == "" && !m.Withheld:
 		s.flag(Warning, CodeModelMissing, "/model", "an assistant's turn names no model")

@@ -16,7 +16,6 @@ var claimRules = []recordRule[Claim]{
 	claimSpans,
 	claimOverlap,
 	claimCitations,
-	claimBasis,
 }
 
 func claimTimes(s *subject, c Claim) {
@@ -100,7 +99,6 @@ func claimCitations(s *subject, _ Claim) {
 }
 
 func (s *subject) citation(c Citation, raw fields) {
-	s.knownValue(pointer(c.Path, "relation"), c.Relation, "quotes", "restates", "derivedFrom", "contradicts", "corrects")
 	s.strongRef(pointer(c.Path, "target"), raw["target"])
 	if c.Target != nil && c.Target.URI.Collection() != ObservationNSID {
 		s.flag(Warning, CodeCitesNonObservation, pointer(c.Path, "target"), "a claim rests on observations, not on a record of %s", c.Target.URI.Collection())
@@ -158,11 +156,5 @@ func (s *subject) via(path string, c Citation, raw []any) {
 		if ref.URI.Collection() != MessageNSID {
 			s.flag(Info, CodeViaNotMessage, at, "relayed through a record of %s, which is no message", ref.URI.Collection())
 		}
-	}
-}
-
-func claimBasis(s *subject, c Claim) {
-	for _, b := range c.Basis {
-		s.knownValue(pointer(b.Path, "kind"), b.Kind, "inference", "opinion", "question", "proposal")
 	}
 }

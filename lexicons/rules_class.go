@@ -15,6 +15,13 @@ const (
 	maxClassReads = 64
 )
 
+// The ways in which a spawned agent comes by its identity.
+const (
+	bootstrapPassword = "atproto-password"
+	bootstrapWelcome  = "welcome-mat-on-enroll"
+	bootstrapNone     = "none"
+)
+
 // classRules need the class alone (SEMANTICS 3.6).
 var classRules = []recordRule[Class]{
 	classSkills,
@@ -75,11 +82,14 @@ func classEntryTool(s *subject, c Class) {
 	}
 }
 
+// classBootstrap: the lexicon names three values in its description alone.
 func classBootstrap(s *subject, c Class) {
-	if c.Bootstrap != "" {
-		s.knownValue("/bootstrap", c.Bootstrap, "atproto-password", "welcome-mat-on-enroll", "none")
+	switch c.Bootstrap {
+	case "", bootstrapPassword, bootstrapWelcome, bootstrapNone:
+	default:
+		s.unknownValue("/bootstrap", c.Bootstrap, []string{bootstrapPassword, bootstrapWelcome, bootstrapNone})
 	}
-	if c.SpawnsSubAgent && c.Bootstrap == "atproto-password" || !c.SpawnsSubAgent && c.Bootstrap == "welcome-mat-on-enroll" {
+	if c.SpawnsSubAgent && c.Bootstrap == bootstrapPassword || !c.SpawnsSubAgent && c.Bootstrap == bootstrapWelcome {
 		s.flag(Info, CodeBootstrapMismatch, "/bootstrap", "%s does not go with spawnsSubAgent %v", c.Bootstrap, c.SpawnsSubAgent)
 	}
 }

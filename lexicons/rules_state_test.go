@@ -333,3 +333,36 @@ func TestCheckBatch(t *testing.T) {
 		})
 	}
 }
+
+// What stands in a repo may be older than the rules: it is no fault of the
+// write that comes after it.
+func TestStoredRecordsMayBeBroken(t *testing.T) {
+	w := newWorld()
+	c, err := cid.Decode(dataCID)
+	require.NoError(t, err)
+	broken := func(nsid syntax.NSID, rkey string) *lexicons.StoredRecord {
+		stored := &lexicons.StoredRecord{URI: uriOf(nsid, rkey), CID: c, CBOR: []byte{0xff}}
+		w.records[stored.URI] = stored
+		return stored
+	}
+	broken(lexicons.ObservationNSID, tid1)
+	value := edit(observation, map[string]any{"supersedes": strongRef(observationURI(tid1))})
+	require.Empty(t, checkState(t, lexicons.Settings{}, change(t, lexicons.ObservationNSID, tid2, value), w))
+	broken(lexicons.SkillNSID, tid1)
+	broken(lexicons.ClassNSID, tid1)
+	value = edit(class, map[string]any{"parent": strongRef(classURI(tid1)), "entryTool": "x"})
+	require.Empty(t, checkState(t, lexicons.Settings{}, change(t, lexicons.ClassNSID, tid2, value), w))
+	for _, nsid := range []syntax.NSID{lexicons.SessionNSID, lexicons.MessageNSID} {
+		broken(nsid, tid1)
+		require.NoError(t, lexicons.RefusedBy(checkState(t, lexicons.Settings{}, w.update(t, nsid, tid1, samples[nsid]), w)), nsid)
+	}
+}
+
+func TestDeletesHaveNoFindings(t *testing.T) {
+	w := newWorld()
+	w.put(t, lexicons.ObservationNSID, tid1, observation)
+	ch := lexicons.Change{Action: lexicons.Delete, DID: author, URI: uriOf(lexicons.ObservationNSID, tid1), RecordKey: tid1, Prev: w.records[uriOf(lexicons.ObservationNSID, tid1)], Now: now}
+	found, err := lexicons.NewRules(catalog(t), lexicons.Settings{}).Check(context.Background(), ch, w)
+	require.NoError(t, err)
+	require.Empty(t, found)
+}

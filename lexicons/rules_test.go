@@ -186,7 +186,7 @@ func TestSessionRules(t *testing.T) {
 		{"updated 4 minutes ahead", map[string]any{"updatedAt": "2026-02-24T00:04:00Z"}, nil},
 		{"updated 10 minutes ahead", map[string]any{"updatedAt": "2026-02-24T00:10:00Z"}, []string{"future /updatedAt"}},
 		{"updated two days ahead", map[string]any{"updatedAt": "2026-02-26T00:00:00Z"}, []string{"!future /updatedAt InvalidRequest"}},
-		{"unknown status", map[string]any{"status": "napping"}, nil},
+		{"unknown status", map[string]any{"status": "napping"}, []string{"unknown-value /status"}},
 		{"remote with a token", map[string]any{"repo": "https://x-access-token:tok@example.org/a.git"}, []string{"!CredentialInUrl /repo CredentialInUrl"}},
 		{"ssh remote", map[string]any{"repo": "ssh://git@example.org/a.git"}, nil},
 		{"ssh remote with a password", map[string]any{"repo": "ssh://git:pw@example.org/a.git"}, []string{"!CredentialInUrl /repo CredentialInUrl"}},

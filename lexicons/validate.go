@@ -36,6 +36,8 @@ type validator struct {
 	cat   *Catalog
 	at    trail
 	found []Finding
+	// unknown, when set, is told of strings outside their knownValues, which are valid.
+	unknown func(path, value string, known []string)
 }
 
 func (v *validator) fail(format string, args ...any) {

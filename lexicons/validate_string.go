@@ -11,7 +11,8 @@ import (
 )
 
 // str checks a string: maxLength counts UTF-8 bytes, maxGraphemes what a
-// person sees as characters, and both apply. knownValues are open and check nothing.
+// person sees as characters, and both apply. knownValues are open: a value
+// outside is valid.
 func (v *validator) str(s lexicon.SchemaString, data any) {
 	text, ok := data.(string)
 	if !ok {
@@ -27,6 +28,9 @@ func (v *validator) str(s lexicon.SchemaString, data any) {
 	}
 	if len(s.Enum) > 0 && !slices.Contains(s.Enum, text) {
 		v.fail("%q, want one of %s", clip(text), strings.Join(s.Enum, ", "))
+	}
+	if v.unknown != nil && len(s.KnownValues) > 0 && !slices.Contains(s.KnownValues, text) {
+		v.unknown(v.at.String(), text, s.KnownValues)
 	}
 	if s.Format != nil {
 		if err := CheckFormat(*s.Format, text); err != nil {
