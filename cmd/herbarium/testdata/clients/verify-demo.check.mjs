@@ -81,7 +81,7 @@ const turns = []
 for (const [who, text] of [[scribe, 'a'], [scout, 'b'], [scribe, 'c']]) {
   turns.push((await keep(who.create(MESSAGE, { session: chat.uri, text }))).uri)
 }
-await scribe.create(OBSERVATION, { text: 'of another chat' }).then((made) => records.push(made))
+const other = await keep(scribe.create(OBSERVATION, { text: 'of the other agent' }))
 
 const cars = new Map()
 for (const agent of [scout, scribe]) cars.set(agent.did, await agent.car())
@@ -102,6 +102,12 @@ function answer(url, requestedHost, faults) {
       if (cid === unreferenced.ref.toString() && !faults.servesAll) return [400, 'application/json', '{"error":"BlobNotFound"}']
       return [200, 'text/plain', (faults.blob ?? ((bytes) => bytes))(agent.blobs.get(cid))]
     }
+    case 'garden.herbarium.getObservationHistory': {
+      const versions = [chain, [single], [other]].find((members) => members.some(({ uri }) => uri === url.searchParams.get('uri')))
+      return [200, 'application/json', JSON.stringify((faults.history ?? ((v) => v))({ head: versions.at(-1), versions: [...versions].reverse() }))]
+    }
+    case 'garden.herbarium.getConversation':
+      return [200, 'application/json', JSON.stringify({ conversation: { turns: (faults.turns ?? ((t) => t))(turns.map((uri) => ({ uri }))) } })]
     default:
       return [404, 'text/plain', method]
   }
@@ -130,7 +136,7 @@ async function verify(manifest, changed = {}) {
   const path = join(dir, 'manifest.json')
   await writeFile(path, JSON.stringify(manifest))
   const program = fileURLToPath(new URL('verify-demo.mjs', import.meta.url))
-  const child = spawn(process.execPath, [program, path, `http://127.0.0.1:${server.address().port}`])
+  const child = spawn(process.execPath, [program, path, `http://127.0.0.1:${server.address().port}`, '--catch-up', '300'])
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk))
   const [code] = await once(child, 'close')
@@ -176,6 +182,13 @@ await finds('a chain in another order', 'the chain with the head', {
   ...right, chains: [{ head: chain[2].uri, members: [chain[1], chain[0], chain[2]].map(({ uri }) => uri) }],
 })
 await finds('a chain that was not announced', 'does not list the chain', { ...right, chains: right.chains.slice(1) })
+await finds('an appview that shows another head', 'FAIL  the appview shows these chains', right, {
+  history: (view) => ({ ...view, head: view.versions.at(-1) }),
+})
+await finds('an appview that leaves out a version', 'FAIL  the appview shows these chains', right, {
+  history: (view) => ({ ...view, versions: view.versions.slice(1) }),
+})
+await finds('an appview that shows turns in another order', 'FAIL  the appview shows these turns', right, { turns: (shown) => shown.toReversed() })
 await finds('turns in another order', 'turns', { ...right, conversation: { uri: chat.uri, turns: [turns[1], turns[0], turns[2]] } })
 await finds('a turn that is missing', 'turns', { ...right, conversation: { uri: chat.uri, turns: turns.slice(1) } })
 

@@ -16,7 +16,8 @@
 //     getBlob serves them, have the size and the SHA-256 that its CID promises;
 //     a blob of the manifest that no record refers to is not served;
 //   - the chains of observations, recomputed from `supersedes`, and the turns of
-//     the conversation, in the order of their record keys, are those of the manifest.
+//     the conversation, in the order of their record keys, are those of the manifest,
+//     and those that the appview shows (getObservationHistory, getConversation).
 //
 // # The manifest
 //
@@ -40,6 +41,7 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { request } from 'node:http'
+import { setTimeout } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { verifySignature } from '@atproto/crypto'
 import { ensureAtpDocument } from '@atproto/identity'
@@ -51,13 +53,15 @@ import * as raw from 'multiformats/codecs/raw'
 import { sha256 } from 'multiformats/hashes/sha2'
 import { checks, must, same } from './checks.mjs'
 
-const HELP = `usage: node verify-demo.mjs MANIFEST.json URL [--plc-url URL]
+const HELP = `usage: node verify-demo.mjs MANIFEST.json URL [--plc-url URL] [--catch-up MS]
 
 Checks what \`herbarium demo --manifest MANIFEST.json\` wrote to the host at URL,
 from exported repos with verified signatures. See the head of this file.
 
   --plc-url URL   the PLC directory for did:plc agents; default: $PLC_URL, or
                   https://plc.directory
+  --catch-up MS   how long the index may need to have what was written last;
+                  default: 15000
 `
 
 const OBSERVATION = 'garden.engram.agents.observation'
@@ -67,6 +71,7 @@ const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     help: { type: 'boolean', short: 'h' },
+    'catch-up': { type: 'string', default: '15000' },
     'plc-url': { type: 'string', default: process.env.PLC_URL ?? 'https://plc.directory' },
   },
 })
@@ -164,16 +169,33 @@ await check(`the ${manifest.chains.length} chains of the manifest are these`, ()
     must(members.length < 2 || listed.has(head), `the manifest does not list the chain with the head ${head}`)
   }
 })
-await check(`the ${manifest.conversation?.turns?.length} turns of the conversation are in order`, () => {
-  const { uri: session, turns } = manifest.conversation
-  must(records.has(session), `${session} is in no repo`)
-  const computed = [...records]
-    .filter(([uri, { value }]) => collectionOf(uri) === MESSAGE && value.session === session)
-    .map(([uri]) => uri)
-    .sort(byKey)
-  must(computed.length > 0, `no message belongs to ${session}`)
-  same(computed, turns, 'turns')
+await check('the appview shows these chains', async () => {
+  for (const [head, members] of chains ?? []) {
+    await soon(async () => {
+      const history = await view('garden.herbarium.getObservationHistory', { uri: members[0], limit: 100 })
+      same(history.head, { uri: head, cid: records.get(head).cid }, `the head of ${members[0]}`)
+      const versions = history.versions.map(({ uri, cid }) => ({ uri, cid }))
+      same(versions.reverse(), members.map((uri) => ({ uri, cid: records.get(uri).cid })), `the versions of ${head}`)
+    })
+  }
 })
+
+const { uri: conversation, turns } = manifest.conversation
+const computedTurns = [...records]
+  .filter(([uri, { value }]) => collectionOf(uri) === MESSAGE && value.session === conversation)
+  .map(([uri]) => uri)
+  .sort(byKey)
+await check(`the ${turns.length} turns of the conversation are in order`, () => {
+  must(records.has(conversation), `${conversation} is in no repo`)
+  must(computedTurns.length > 0, `no message belongs to ${conversation}`)
+  same(computedTurns, turns, 'turns')
+})
+await check('the appview shows these turns', () =>
+  soon(async () => {
+    const shown = await view('garden.herbarium.getConversation', { uri: conversation, limit: 100 })
+    same(shown.conversation.turns.map(({ uri }) => uri), computedTurns, 'turns that the appview shows')
+  }),
+)
 
 finish()
 
@@ -274,6 +296,26 @@ async function get(method, params, agent) {
 
 function getBlob(did, cid) {
   return get('com.atproto.sync.getBlob', { did, cid }, manifest.agents.find((agent) => agent.did === did) ?? {})
+}
+
+/** What a query of the appview answers, asked by the first agent. */
+async function view(method, params) {
+  const { status, body } = await get(method, params, manifest.agents[0])
+  must(status === 200, `${method}: ${status} ${body.toString().slice(0, 200)}`)
+  return JSON.parse(body)
+}
+
+/** Waits until a test holds: the index follows the repos, a moment later. */
+async function soon(test) {
+  const deadline = Date.now() + Number(options['catch-up'])
+  for (;;) {
+    try {
+      return await test()
+    } catch (err) {
+      if (Date.now() > deadline) throw err
+      await setTimeout(200)
+    }
+  }
 }
 
 /** The blob references anywhere in a record. */
