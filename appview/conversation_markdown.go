@@ -24,7 +24,11 @@ func conversationMarkdown(c *conversationView, more bool) string {
 		countWords(c.Counts),
 		modelWords(c.Models),
 	)
-	facts(&out, codeSpan(string(c.URI)))
+	untitled := ""
+	if c.LabelInferred && c.Label != "" {
+		untitled = "untitled, called by its first words"
+	}
+	facts(&out, codeSpan(string(c.URI)), untitled)
 	if c.Description != "" {
 		out.WriteString(quoteMarkdown(c.Description) + "\n")
 	}
@@ -51,11 +55,12 @@ func conversationMarkdown(c *conversationView, more bool) string {
 
 func writeTurn(out *strings.Builder, t turnView) {
 	if t.Kind == turnWithheld {
-		heading(out, 2, fmt.Sprintf("%d · withheld", t.Position))
+		heading(out, 2, permalink(t)+" · withheld")
 		out.WriteString("*The owner of this conversation withheld this turn.*\n\n")
+		writeFindings(out, t.Findings)
 		return
 	}
-	title := fmt.Sprintf("%d · %s", t.Position, or(plainMarkdown(t.Role), "unknown role"))
+	title := permalink(t) + " · " + or(plainMarkdown(t.Role), "unknown role")
 	if t.Model != "" {
 		title += " · " + codeSpan(t.Model)
 	}
@@ -93,6 +98,9 @@ func writeTurn(out *strings.Builder, t turnView) {
 	}
 	writeFindings(out, t.Findings)
 }
+
+// permalink is the number of a turn, linked to its record.
+func permalink(t turnView) string { return fmt.Sprintf("[%d](<%s>)", t.Position, t.URI) }
 
 func stepMarkdown(s stepView) string {
 	line := codeSpan(s.Tool)

@@ -196,7 +196,7 @@ func labelConversation(title string, opening *index.Turn) (string, bool) {
 	if !visible {
 		return "", true
 	}
-	return shorten(oneLine(firstBytes(firstLine(m.Text), 16*labelLength)), labelLength), true
+	return shorten(oneLine(firstBytes(firstLine(normalizeLines(m.Text)), 16*labelLength)), labelLength), true
 }
 
 func countModels(turns []turnView) []modelUse {

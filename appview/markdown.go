@@ -30,11 +30,12 @@ func quoteMarkdown(text string) string {
 	return out.String()
 }
 
-// normalizeLines makes line feeds of all that markdown takes for a line
-// ending, and drops trailing ones. NUL is no character of markdown.
-func normalizeLines(s string) string {
-	return strings.TrimRight(strings.NewReplacer("\r\n", "\n", "\r", "\n", "\x00", "\uFFFD").Replace(s), "\n")
-}
+// lineFeeds makes line feeds of all that markdown takes for a line ending. NUL
+// is no character of markdown.
+var lineFeeds = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\x00", "\uFFFD")
+
+// normalizeLines has line feeds only, and none around the text.
+func normalizeLines(s string) string { return strings.Trim(lineFeeds.Replace(s), "\n") }
 
 // codeState tells, line by line, whether text is inside code, where nothing
 // needs escaping. It errs towards "outside": an escape too many is a blemish,
@@ -55,7 +56,11 @@ func (c *codeState) neutralize(line string) string {
 		return escapeOutside(line)
 	}
 	if c.fence != 0 {
-		if c.closes(line) {
+		switch bare := strings.TrimLeft(line, " \t"); {
+		case !c.closes(bare):
+		case strings.Contains(line[:len(line)-len(bare)], "\t"):
+			c.lost = true // how wide a tab is depends on what is before the quote
+		case len(line)-len(bare) <= 3:
 			c.fence = 0
 		}
 		return line
@@ -81,12 +86,11 @@ func (c *codeState) neutralize(line string) string {
 	return c.escapeSpans(line)
 }
 
-// closes tells whether line ends the fenced code: at most three spaces, a run
-// at least as long as the opening one, and nothing else.
-func (c *codeState) closes(line string) bool {
-	indent := runLength(line, ' ')
-	char, width, rest := fenceOf(line[indent:])
-	return indent <= 3 && char == c.fence && width >= c.width && strings.Trim(rest, " \t") == ""
+// closes tells whether a line without its indent ends the fenced code: a run at
+// least as long as the opening one, and nothing else.
+func (c *codeState) closes(bare string) bool {
+	char, width, rest := fenceOf(bare)
+	return char == c.fence && width >= c.width && strings.Trim(rest, " \t") == ""
 }
 
 // escapeSpans escapes what is not in a code span that begins and ends on this
@@ -173,7 +177,7 @@ func escapeOutside(s string) string {
 
 // fencedMarkdown shows a text as it is, in a fence that it cannot end.
 func fencedMarkdown(text, language string) string {
-	text = normalizeLines(text)
+	text = strings.TrimSuffix(lineFeeds.Replace(text), "\n")
 	fence := strings.Repeat("`", max(2, longestRun(text, '`'))+1)
 	return fence + language + "\n" + text + "\n" + fence + "\n"
 }

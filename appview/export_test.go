@@ -1,0 +1,26 @@
+package appview
+
+import "time"
+
+// What the table tests of pure functions reach for.
+var (
+	DiffTexts       = diffTexts
+	Shorten         = shorten
+	Excerpt         = excerpt
+	FirstLine       = firstLine
+	MaskCredentials = maskCredentials
+	QuoteMarkdown   = quoteMarkdown
+	FencedMarkdown  = fencedMarkdown
+	PlainMarkdown   = plainMarkdown
+	CodeSpan        = codeSpan
+	QuoteWord       = quoteWord
+	ResumeCommand   = resumeCommand
+	MaskedValue     = maskedValue
+	MaxDiffBytes    = maxDiffBytes
+)
+
+// Derive is thresholds.derive with the default thresholds.
+func Derive(status string, updated, now time.Time) (state string, inferred bool, because string) {
+	d := thresholds{active: DefaultActiveWithin, idle: DefaultIdleWithin}.derive(status, updated, now)
+	return d.State, d.Inferred, d.Because
+}
