@@ -229,7 +229,7 @@ type adminDeleteAccountInput struct {
 // adminDeleteAccount deletes an account with its repo, and its older events,
 // which must not be read again.
 func (p *PDS) adminDeleteAccount(ctx context.Context, _ xrpc.Viewer, in adminDeleteAccountInput) (*xrpc.None, error) {
-	err := p.changeAccount(ctx, in.DID, func(tx *gorm.DB) ([]sequencer.Draft, error) {
+	events, err := p.record(ctx, func(tx *gorm.DB) ([]sequencer.Draft, error) {
 		a, err := p.accounts.DeleteTx(ctx, tx, in.DID)
 		if err != nil {
 			return nil, notFound(err)
@@ -242,7 +242,9 @@ func (p *PDS) adminDeleteAccount(ctx context.Context, _ xrpc.Viewer, in adminDel
 	if err != nil {
 		return nil, fmt.Errorf("delete account %s: %w", in.DID, err)
 	}
-	p.events.Erased(in.DID)
+	p.accounts.Forget(in.DID)
+	p.events.Erased(in.DID) // before the last event comes, which stays
+	p.events.Published(events)
 	return &xrpc.None{}, nil
 }
 

@@ -59,7 +59,7 @@ func (p *PDS) applyWrites(ctx context.Context, v xrpc.Viewer, in applyWritesInpu
 	if len(batch.writes) == 0 {
 		return &applyWritesOutput{Results: []writeResult{}}, nil
 	}
-	result, err := p.repos.Apply(ctx, v.DID, batch.writes, options)
+	result, err := p.apply(ctx, v.DID, batch.writes, options)
 	if err != nil {
 		return nil, err
 	}

@@ -89,11 +89,21 @@ func (p *PDS) rename(ctx context.Context, did syntax.DID, handle syntax.Handle) 
 	return nil
 }
 
-// changeAccount runs change in a transaction, appends the events that it
-// returns as the last thing in it, and makes what changed known.
+// changeAccount runs change in a transaction and makes known what it changed.
 func (p *PDS) changeAccount(ctx context.Context, did syntax.DID, change func(tx *gorm.DB) ([]sequencer.Draft, error)) error {
-	var events sequencer.Batch
-	err := p.db.Tx(ctx, func(tx *gorm.DB) error {
+	events, err := p.record(ctx, change)
+	if err != nil {
+		return err
+	}
+	p.accounts.Forget(did)
+	p.events.Published(events)
+	return nil
+}
+
+// record runs change in a transaction and appends the events that it returns
+// as the last thing in it. The caller publishes them.
+func (p *PDS) record(ctx context.Context, change func(tx *gorm.DB) ([]sequencer.Draft, error)) (events sequencer.Batch, err error) {
+	err = p.db.Tx(ctx, func(tx *gorm.DB) error {
 		drafts, err := change(tx)
 		if err != nil || len(drafts) == 0 {
 			return err
@@ -101,10 +111,5 @@ func (p *PDS) changeAccount(ctx context.Context, did syntax.DID, change func(tx 
 		events, err = p.events.Append(ctx, tx, drafts...)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	p.accounts.Forget(did)
-	p.events.Published(events)
-	return nil
+	return events, err
 }

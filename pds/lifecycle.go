@@ -16,15 +16,15 @@ import (
 )
 
 type checkAccountStatusOutput struct {
-	Activated          bool       `json:"activated"`
-	ValidDID           bool       `json:"validDid"`
-	RepoCommit         string     `json:"repoCommit"`
-	RepoRev            syntax.TID `json:"repoRev"`
-	RepoBlocks         int64      `json:"repoBlocks"`
-	IndexedRecords     int64      `json:"indexedRecords"`
-	PrivateStateValues int64      `json:"privateStateValues"` // none are kept here
-	ExpectedBlobs      int64      `json:"expectedBlobs"`
-	ImportedBlobs      int64      `json:"importedBlobs"`
+	Activated          bool   `json:"activated"`
+	ValidDID           bool   `json:"validDid"`
+	RepoCommit         string `json:"repoCommit"`
+	RepoRev            string `json:"repoRev"`
+	RepoBlocks         int64  `json:"repoBlocks"`
+	IndexedRecords     int64  `json:"indexedRecords"`
+	PrivateStateValues int64  `json:"privateStateValues"` // none are kept here
+	ExpectedBlobs      int64  `json:"expectedBlobs"`
+	ImportedBlobs      int64  `json:"importedBlobs"`
 }
 
 func (p *PDS) checkAccountStatus(ctx context.Context, v xrpc.Viewer, _ xrpc.None) (*checkAccountStatusOutput, error) {
@@ -38,7 +38,7 @@ func (p *PDS) checkAccountStatus(ctx context.Context, v xrpc.Viewer, _ xrpc.None
 	}
 	return &checkAccountStatusOutput{
 		Activated: v.Active, ValidDID: p.checkDocument(ctx, v.DID) == nil,
-		RepoCommit: head.Commit.String(), RepoRev: head.Rev, RepoBlocks: counts.Blocks, IndexedRecords: counts.Records,
+		RepoCommit: head.Commit.String(), RepoRev: head.Rev.String(), RepoBlocks: counts.Blocks, IndexedRecords: counts.Records,
 		ExpectedBlobs: counts.Blobs, ImportedBlobs: counts.Blobs, // a reference without its blob cannot be stored
 	}, nil
 }

@@ -120,7 +120,7 @@ func (p *PDS) deleteRecord(ctx context.Context, v xrpc.Viewer, in deleteRecordIn
 		}
 		w.SwapRecord = &repostore.SwapRecord{CID: &c}
 	}
-	result, err := p.repos.Apply(ctx, v.DID, []repostore.Write{w}, options)
+	result, err := p.apply(ctx, v.DID, []repostore.Write{w}, options)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (p *PDS) deleteRecord(ctx context.Context, v xrpc.Viewer, in deleteRecordIn
 }
 
 func (p *PDS) applyOne(ctx context.Context, did syntax.DID, w repostore.Write, status lexicons.ValidationStatus, options repostore.Options) (*writtenRecord, error) {
-	result, err := p.repos.Apply(ctx, did, []repostore.Write{w}, options)
+	result, err := p.apply(ctx, did, []repostore.Write{w}, options)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +136,16 @@ func (p *PDS) applyOne(ctx context.Context, did syntax.DID, w repostore.Write, s
 		URI: result.Writes[0].URI, CID: result.Writes[0].CID.String(),
 		Commit: viewCommit(result.Commit), ValidationStatus: status,
 	}, nil
+}
+
+// apply writes. No write method declares RecordNotFound: a record that is
+// missing under an update is a fault of the request.
+func (p *PDS) apply(ctx context.Context, did syntax.DID, writes []repostore.Write, options repostore.Options) (*repostore.Result, error) {
+	result, err := p.repos.Apply(ctx, did, writes, options)
+	if errors.Is(err, repostore.ErrRecordNotFound) {
+		return nil, xrpc.InvalidRequest("%v", err)
+	}
+	return result, err
 }
 
 // writeOptions checks that the caller may write to repo, which must be its

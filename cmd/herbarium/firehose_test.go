@@ -3,7 +3,9 @@ package main_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +17,12 @@ import (
 )
 
 // subscribe opens subscribeRepos after cursor and answers a function that
-// reads the next event, decoded by indigo. The connection ends with the test.
+// reads the next event, decoded by indigo. It shows the operator's credential. The connection ends with the test.
 func subscribe(t *testing.T, in *instance, cursor int64) func(ctx context.Context) (*events.XRPCStreamEvent, error) {
 	t.Helper()
 	address := "ws" + strings.TrimPrefix(in.url, "http") + fmt.Sprintf("/xrpc/com.atproto.sync.subscribeRepos?cursor=%d", cursor)
-	conn, _, err := websocket.Dial(t.Context(), address, nil)
+	credential := base64.StdEncoding.EncodeToString([]byte("admin:" + adminPassword))
+	conn, _, err := websocket.Dial(t.Context(), address, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Basic " + credential}}})
 	require.NoError(t, err)
 	conn.SetReadLimit(8 << 20)
 	t.Cleanup(func() { _ = conn.CloseNow() })
