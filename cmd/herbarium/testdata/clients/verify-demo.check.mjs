@@ -25,9 +25,9 @@ const MESSAGE = 'click.aligned.chat.message'
 
 /** An agent with a repo in memory. */
 class Agent {
-  static async create(handle, keys) {
+  static async create(handle, did, keys) {
     const agent = new Agent()
-    Object.assign(agent, { handle, did: `did:web:${handle}`, keys, blobs: new Map(), storage: new MemoryBlockstore() })
+    Object.assign(agent, { handle, did, keys, blobs: new Map(), storage: new MemoryBlockstore() })
     agent.repo = await Repo.create(agent.storage, agent.did, keys)
     return agent
   }
@@ -64,8 +64,8 @@ class Agent {
 }
 
 // A world like the demo's: two agents, a chain of three, a conversation over both repos.
-const scout = await Agent.create('scout.test', await P256Keypair.create())
-const scribe = await Agent.create('scribe.test', await Secp256k1Keypair.create())
+const scout = await Agent.create('scout.test', 'did:web:scout.test', await P256Keypair.create())
+const scribe = await Agent.create('scribe.test', `did:plc:${'a'.repeat(24)}`, await Secp256k1Keypair.create())
 const records = []
 const keep = async (made) => (records.push(await made), records.at(-1))
 const chain = []
@@ -91,6 +91,8 @@ function answer(url, requestedHost, faults) {
   const method = url.pathname.split('/').at(-1)
   const agent = [scout, scribe].find(({ did, handle }) => did === url.searchParams.get('did') || handle === requestedHost)
   switch (method) {
+    case scribe.did: // as a PLC directory
+      return [200, 'application/did+ld+json', JSON.stringify(scribe.document())]
     case 'did.json':
       return [200, 'application/json', JSON.stringify((faults.document ?? ((a) => a.document()))(agent))]
     case 'com.atproto.sync.getRepo':
@@ -136,7 +138,8 @@ async function verify(manifest, changed = {}) {
   const path = join(dir, 'manifest.json')
   await writeFile(path, JSON.stringify(manifest))
   const program = fileURLToPath(new URL('verify-demo.mjs', import.meta.url))
-  const child = spawn(process.execPath, [program, path, `http://127.0.0.1:${server.address().port}`, '--catch-up', '300'])
+  const url = `http://127.0.0.1:${server.address().port}`
+  const child = spawn(process.execPath, [program, path, url, '--plc-url', url, '--catch-up', '300'])
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk))
   const [code] = await once(child, 'close')

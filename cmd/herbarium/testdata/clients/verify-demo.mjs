@@ -98,6 +98,7 @@ for (const agent of manifest.agents) {
   repos.push(repo)
   report(`${agent.handle}: ${repo.records.size} records at rev ${repo.rev} (${repo.did})`)
 }
+if (repos.length < manifest.agents.length) finish() // the rest would say nothing
 await check("no repo verifies with another agent's key", async () => {
   for (const repo of repos) {
     for (const other of repos) {
@@ -278,7 +279,7 @@ function webDocument(did) {
 }
 
 async function plcDocument(did) {
-  const response = await fetch(new URL(did, options['plc-url'].replace(/\/*$/, '/')))
+  const response = await fetch(`${options['plc-url'].replace(/\/+$/, '')}/${did}`)
   must(response.ok, `${did}: the PLC directory answers ${response.status}`)
   return response.json()
 }
