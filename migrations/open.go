@@ -2,7 +2,6 @@ package migrations
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -97,14 +96,12 @@ func open(ctx context.Context, database Database, dsn string, migrate bool) (*DB
 }
 
 // gormConfig: no hidden transaction around single statements, driver errors
-// translated to gorm's (ErrDuplicatedKey on both), statements prepared once,
-// and no statement or value ever in a log.
+// translated to gorm's (ErrDuplicatedKey on both), and no statement or value
+// ever in a log. Statements are prepared once, below gorm: see statements.go.
 func gormConfig() *gorm.Config {
 	return &gorm.Config{
 		SkipDefaultTransaction: true,
 		TranslateError:         true,
-		PrepareStmt:            true,
-		PrepareStmtMaxSize:     512,
 		Logger:                 logger.Discard,
 		NowFunc:                func() time.Time { return time.Now().UTC() },
 	}
@@ -153,7 +150,7 @@ func (db *DB) attachSQLite(path string, common, own url.Values, connections int)
 		}
 	}
 	// Only the file: form honours mode=, and the path must be escaped for it.
-	conn, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+query.Encode())
+	conn, err := openCaching("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+query.Encode())
 	if err != nil {
 		return nil, err
 	}

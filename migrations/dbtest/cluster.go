@@ -126,14 +126,16 @@ func answers(dsn string) error {
 func sweep() {
 	dirs, _ := filepath.Glob(clusterPrefix + "*")
 	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err != nil || time.Since(info.ModTime()) < time.Minute {
+			continue // another process is just making it
+		}
 		raw, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
 		if err == nil {
-			pid, err := strconv.Atoi(strings.SplitN(string(raw), "\n", 2)[0])
+			// initdb's own server writes its pid with a minus.
+			pid, err := strconv.Atoi(strings.TrimPrefix(strings.SplitN(string(raw), "\n", 2)[0], "-"))
 			if err == nil && syscall.Kill(pid, 0) == nil {
 				continue
 			}
-		} else if info, err := os.Stat(dir); err != nil || time.Since(info.ModTime()) < time.Minute {
-			continue // another process is just making it
 		}
 		_ = os.RemoveAll(dir)
 	}

@@ -28,14 +28,15 @@ type snapshot struct {
 
 var _ lexicons.Snapshot = (*snapshot)(nil)
 
-// locate splits a record's URI; ok is false unless it names a DID, a
+// locate splits the URI of a record; ok is false unless it names a DID, a
 // collection and an rkey.
 func locate(uri syntax.ATURI) (did syntax.DID, path string, ok bool) {
-	did, err := uri.Authority().AsDID()
-	if err != nil || uri.Collection() == "" || uri.RecordKey() == "" {
+	rest, _ := strings.CutPrefix(string(uri), "at://")
+	authority, path, _ := strings.Cut(rest, "/")
+	if !strings.HasPrefix(authority, "did:") || strings.Count(path, "/") != 1 {
 		return "", "", false
 	}
-	return did, string(uri.Collection()) + "/" + string(uri.RecordKey()), true
+	return syntax.DID(authority), path, true
 }
 
 func (s *snapshot) Record(ctx context.Context, uri syntax.ATURI) (*lexicons.StoredRecord, error) {
