@@ -9,6 +9,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -18,6 +19,13 @@ import (
 
 	"herbarium.garden/migrations"
 )
+
+// AppPassword describes an app password; the password itself is shown once.
+type AppPassword struct {
+	Name       string
+	Privileged bool
+	CreatedAt  time.Time
+}
 
 type appPasswordRow struct {
 	DID        string `gorm:"column:did;primaryKey"`
@@ -69,13 +77,6 @@ func (s *Store) grouped(bytes, group int) (string, error) {
 	}
 	return strings.Join(append(groups, text), "-"), nil
 }
-
-// ErrTooMany: the account has as many app passwords as it may (400 InvalidRequest).
-var ErrTooMany = errors.New("too many app passwords")
-
-// ErrNameInvalid: the name of an app password is empty, too long or has
-// control characters (400 InvalidRequest).
-var ErrNameInvalid = errors.New("app password name must have 1 to 128 bytes and no control characters")
 
 // printableName is what may be a name in the database: Postgres refuses NUL
 // and bytes that are not UTF-8.

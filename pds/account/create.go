@@ -113,6 +113,10 @@ func (s *Store) prepareIdentity(ctx context.Context, p *Prepared, handle syntax.
 	var did syntax.DID
 	switch {
 	case params.DID != "":
+		// What lies under our domains is issued here or by nobody.
+		if params.DID.Method() == "web" && s.OwnsDomain(syntax.Handle(params.DID.Identifier())) {
+			return fmt.Errorf("%w: a did:web under a domain of this host is issued by it", ErrDIDTaken)
+		}
 		did, p.row.Identity, p.row.DeactivatedAt = params.DID, string(Own), &p.row.CreatedAt
 	case s.cfg.Identity == PLC:
 		p.row.Identity = string(PLC)

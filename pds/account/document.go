@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/identity"
@@ -68,6 +68,11 @@ func newDocument(did syntax.DID, keyID string, key atcrypto.PublicKey) *Document
 
 func (d *Document) addService(id, typ, endpoint string) {
 	d.Service = append(d.Service, DocumentService{ID: "#" + id, Type: typ, ServiceEndpoint: endpoint})
+}
+
+func (d *Document) clone() *Document {
+	return &Document{Context: slices.Clone(d.Context), ID: d.ID, AlsoKnownAs: slices.Clone(d.AlsoKnownAs),
+		VerificationMethod: slices.Clone(d.VerificationMethod), Service: slices.Clone(d.Service)}
 }
 
 // identity is the document as indigo's directories have it, the handle not
@@ -145,39 +150,51 @@ func (s *Store) ServiceDocument(ctx context.Context) (*Document, error) {
 
 // Document answers the DID document of an account as this host has it: what is
 // served for a did:web, what getSession, createAccount and describeRepo send,
-// what getRecommendedDidCredentials recommends for a DID brought along.
+// what getRecommendedDidCredentials recommends for a DID brought along. It
+// comes from memory while Run keeps that fresh; the caller may change it.
 func (s *Store) Document(ctx context.Context, did syntax.DID) (*Document, error) {
+	if s.ended.fresh() {
+		if doc, ok := s.cache.documents.Get(did); ok {
+			return doc.clone(), nil
+		}
+	}
+	generation := s.cache.generation()
 	a, err := s.Get(ctx, did)
 	if err != nil {
 		return nil, err
 	}
-	endpoint, didKey := s.cfg.PublicURL.String(), ""
-	if a.Identity == Web {
-		var label labelRow
-		if err := s.cfg.DB.Read.WithContext(ctx).Where("did = ?", string(did)).Take(&label).Error; err != nil {
-			return nil, fmt.Errorf("find label of %s: %w", did, err)
-		}
-		if label.PDSEndpoint != nil {
-			endpoint, didKey = *label.PDSEndpoint, value(label.PublicKey)
-		}
-	}
-	if didKey == "" {
-		row, err := s.findKey(ctx, s.cfg.DB.Read, string(did), purposeSigning)
-		if err != nil {
-			return nil, err
-		}
-		didKey = row.PublicKey
-	}
-	public, err := atcrypto.ParsePublicDIDKey(didKey)
+	endpoint, public, err := s.whereAndWho(ctx, a)
 	if err != nil {
-		return nil, fmt.Errorf("public key of %s: %w", did, err)
+		return nil, fmt.Errorf("document of %s: %w", did, err)
 	}
 	doc := newDocument(did, KeyID, public)
 	if a.Status != Deleted {
 		doc.AlsoKnownAs = []string{"at://" + a.Handle.String()}
 	}
 	doc.addService(PDSServiceID, pdsType, endpoint)
-	return doc, nil
+	addAs(s.cache, s.cache.documents, did, doc, generation)
+	return doc.clone(), nil
+}
+
+// whereAndWho answers the endpoint and the key of a document: this host's,
+// unless a did:web was repointed.
+func (s *Store) whereAndWho(ctx context.Context, a Account) (string, atcrypto.PublicKey, error) {
+	if a.Identity == Web {
+		var label labelRow
+		if err := s.cfg.DB.Read.WithContext(ctx).Where("did = ?", string(a.DID)).Take(&label).Error; err != nil {
+			return "", nil, fmt.Errorf("find label: %w", err)
+		}
+		if label.PDSEndpoint != nil {
+			public, err := atcrypto.ParsePublicDIDKey(value(label.PublicKey))
+			return *label.PDSEndpoint, public, err
+		}
+	}
+	row, err := s.findKey(ctx, s.cfg.DB.Read, string(a.DID), purposeSigning)
+	if err != nil {
+		return "", nil, err
+	}
+	public, err := atcrypto.ParsePublicDIDKey(row.PublicKey)
+	return s.cfg.PublicURL.String(), public, err
 }
 
 // HandleDID answers GET /.well-known/atproto-did on a Host header: the DID of
@@ -189,9 +206,6 @@ func (s *Store) HandleDID(ctx context.Context, host string) (syntax.DID, error) 
 	}
 	return s.ResolveHandle(ctx, handle)
 }
-
-// ErrRepoint: the new host or key of a did:web does not parse (400 InvalidRequest).
-var ErrRepoint = errors.New("want an https URL and a did:key")
 
 // RepointTx points the document of a did:web that was issued here at the host
 // its account moved to, inside the caller's transaction (tx): the DID is bound
@@ -212,8 +226,9 @@ func (s *Store) RepointTx(ctx context.Context, tx *gorm.DB, did syntax.DID, endp
 	if updated.RowsAffected == 0 {
 		return fmt.Errorf("repoint %s: %w", did, ErrNotFound)
 	}
+	// For the replicas; a deleted account can be repointed too.
+	if err := tx.Exec("UPDATE accounts SET changed_at = ? WHERE did = ?", s.nowText(), string(did)).Error; err != nil {
+		return fmt.Errorf("repoint %s: %w", did, err)
+	}
 	return nil
 }
-
-// plcTimeout bounds one request to the PLC directory.
-const plcTimeout = 10 * time.Second

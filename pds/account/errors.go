@@ -57,4 +57,13 @@ var (
 	// ErrMasterKey: what is stored was wrapped by another master key, or was
 	// altered. A host must not start like this.
 	ErrMasterKey = errors.New("stored keys do not open with this master key")
+	// ErrTooMany: the account has as many app passwords as it may (400 InvalidRequest).
+	ErrTooMany = errors.New("too many app passwords")
+	// ErrNameInvalid: the name of an app password is empty, too long or has
+	// control characters (400 InvalidRequest).
+	ErrNameInvalid = errors.New("app password name must have 1 to 128 bytes and no control characters")
+	// ErrInviteCount: codes or uses out of bounds (400 InvalidRequest).
+	ErrInviteCount = errors.New("want 1 to 500 invite codes of 1 to 100000 uses each")
+	// ErrRepoint: the new host or key of a did:web does not parse (400 InvalidRequest).
+	ErrRepoint = errors.New("want an https URL and a did:key")
 )

@@ -2,16 +2,27 @@ package account
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"gorm.io/gorm"
 
 	"herbarium.garden/migrations"
 )
+
+// Invite is an invite code.
+type Invite struct {
+	Code       string
+	ForAccount string // a DID, or "admin"
+	CreatedBy  string
+	CreatedAt  time.Time
+	Uses       int // as created
+	UsesLeft   int
+	Disabled   bool
+}
 
 type inviteRow struct {
 	Code       string `gorm:"primaryKey"`
@@ -33,9 +44,6 @@ func (r inviteRow) invite() (Invite, error) {
 
 // InvitesForAdmin is Invite.ForAccount of codes that no account was given.
 const InvitesForAdmin = "admin"
-
-// ErrInviteCount: codes or uses out of bounds (400 InvalidRequest).
-var ErrInviteCount = errors.New("want 1 to 500 invite codes of 1 to 100000 uses each")
 
 // CreateInvites makes n codes of so many uses each. forAccount is a DID or
 // InvitesForAdmin, createdBy who asked.

@@ -23,20 +23,23 @@ const (
 	pollOverlap = time.Minute
 )
 
-// accountCache holds accounts as last read. A read that began before a change
-// must not be added after it, hence the generations.
+// accountCache holds accounts and their DID documents as last read. A read that
+// began before a change must not be added after it, hence the generations.
 type accountCache struct {
-	mu      sync.Mutex
-	changes uint64 // guarded by mu
-	lru     *lru.Cache[syntax.DID, Account]
+	mu        sync.Mutex
+	changes   uint64 // guarded by mu
+	accounts  *lru.Cache[syntax.DID, Account]
+	documents *lru.Cache[syntax.DID, *Document] // never changed once in here
 }
 
 func newAccountCache() (*accountCache, error) {
-	c, err := lru.New[syntax.DID, Account](accountCacheSize)
-	return &accountCache{lru: c}, err
+	accounts, err := lru.New[syntax.DID, Account](accountCacheSize)
+	if err != nil {
+		return nil, err
+	}
+	documents, err := lru.New[syntax.DID, *Document](accountCacheSize)
+	return &accountCache{accounts: accounts, documents: documents}, err
 }
-
-func (c *accountCache) get(did syntax.DID) (Account, bool) { return c.lru.Get(did) }
 
 func (c *accountCache) generation() uint64 {
 	c.mu.Lock()
@@ -44,11 +47,12 @@ func (c *accountCache) generation() uint64 {
 	return c.changes
 }
 
-func (c *accountCache) add(a Account, generation uint64) {
+// addAs adds to one of the caches what was read since the generation.
+func addAs[V any](c *accountCache, to *lru.Cache[syntax.DID, V], did syntax.DID, value V, generation uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.changes == generation {
-		c.lru.Add(a.DID, a)
+		to.Add(did, value)
 	}
 }
 
@@ -56,7 +60,16 @@ func (c *accountCache) forget(did syntax.DID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changes++
-	c.lru.Remove(did)
+	c.accounts.Remove(did)
+	c.documents.Remove(did)
+}
+
+func (c *accountCache) forgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes++
+	c.accounts.Purge()
+	c.documents.Purge()
 }
 
 // endedSessions remembers the sessions that ended while access tokens of
@@ -141,7 +154,7 @@ func (s *Store) Poll(ctx context.Context) error {
 		return fmt.Errorf("poll changed accounts: %w", err)
 	}
 	if len(dids) > accountCacheSize {
-		s.accounts.forgetAll()
+		s.cache.forgetAll()
 	}
 	for _, did := range dids {
 		s.Forget(syntax.DID(did))
@@ -150,17 +163,10 @@ func (s *Store) Poll(ctx context.Context) error {
 	return nil
 }
 
-func (c *accountCache) forgetAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.changes++
-	c.lru.Purge()
-}
-
 // Forget drops what memory holds of the account. Call it after the commit of a
 // transaction that a …Tx method took part in; other replicas notice by
 // themselves within PollEvery.
 func (s *Store) Forget(did syntax.DID) {
-	s.accounts.forget(did)
+	s.cache.forget(did)
 	s.keys.Remove(keyPlace{string(did), purposeSigning})
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/atdata"
@@ -20,8 +21,11 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// maxPLCAnswer bounds what is read of an answer of the PLC directory.
-const maxPLCAnswer = 64 << 10
+// Bounds of one request to the PLC directory.
+const (
+	plcTimeout   = 10 * time.Second
+	maxPLCAnswer = 64 << 10
+)
 
 // PLCOperation is a did:plc operation of type plc_operation
 // (https://web.plc.directory/spec/v0.1/did-plc).

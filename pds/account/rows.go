@@ -57,11 +57,14 @@ func (r accountRow) account() (Account, error) {
 	if a.CreatedAt, err = migrations.ParseTime(r.CreatedAt); err != nil {
 		return Account{}, fmt.Errorf("account %s: %w", r.DID, err)
 	}
-	for dst, text := range map[**time.Time]*string{
-		&a.EmailConfirmed: r.EmailConfirmed, &a.DeactivatedAt: r.DeactivatedAt, &a.DeleteAfter: r.DeleteAfter,
-		&a.TakenDownAt: r.TakendownAt, &a.DeletedAt: r.DeletedAt,
+	for _, moment := range []struct {
+		to   **time.Time
+		text *string
+	}{
+		{&a.EmailConfirmed, r.EmailConfirmed}, {&a.DeactivatedAt, r.DeactivatedAt}, {&a.DeleteAfter, r.DeleteAfter},
+		{&a.TakenDownAt, r.TakendownAt}, {&a.DeletedAt, r.DeletedAt},
 	} {
-		if *dst, err = maybeTime(text); err != nil {
+		if *moment.to, err = maybeTime(moment.text); err != nil {
 			return Account{}, fmt.Errorf("account %s: %w", r.DID, err)
 		}
 	}
@@ -131,11 +134,11 @@ func maybeTime(s *string) (*time.Time, error) {
 // memory while Run keeps that fresh.
 func (s *Store) Get(ctx context.Context, did syntax.DID) (Account, error) {
 	if s.ended.fresh() {
-		if a, ok := s.accounts.get(did); ok {
+		if a, ok := s.cache.accounts.Get(did); ok {
 			return a, nil
 		}
 	}
-	generation := s.accounts.generation()
+	generation := s.cache.generation()
 	row, err := find(ctx, s.cfg.DB.Read, "did = ?", string(did))
 	if err != nil {
 		return Account{}, err
@@ -144,7 +147,7 @@ func (s *Store) Get(ctx context.Context, did syntax.DID) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
-	s.accounts.add(a, generation)
+	addAs(s.cache, s.cache.accounts, did, a, generation)
 	return a, nil
 }
 

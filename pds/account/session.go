@@ -1,7 +1,17 @@
 package account
 
 import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
 	"time"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"gorm.io/gorm"
+
+	"herbarium.garden/migrations"
 )
 
 // Scope is what a session may do. It is fixed when the session starts and
@@ -51,20 +61,342 @@ type Grant struct {
 	ExpiresAt time.Time
 }
 
-// AppPassword describes an app password; the password itself is shown once.
-type AppPassword struct {
-	Name       string
-	Privileged bool
-	CreatedAt  time.Time
+type sessionRow struct {
+	SID         string `gorm:"column:sid;primaryKey"`
+	DID         string `gorm:"column:did"`
+	Scope       string
+	AppPassword *string
+	CreatedAt   string
+	ExpiresAt   string
+	EndedAt     *string
 }
 
-// Invite is an invite code.
-type Invite struct {
-	Code       string
-	ForAccount string // a DID, or "admin"
-	CreatedBy  string
-	CreatedAt  time.Time
-	Uses       int // as created
-	UsesLeft   int
-	Disabled   bool
+func (sessionRow) TableName() string { return "sessions" }
+
+type refreshRow struct {
+	JTI        string `gorm:"column:jti;primaryKey"`
+	SID        string `gorm:"column:sid"`
+	CreatedAt  string
+	ExpiresAt  string
+	NextJTI    *string `gorm:"column:next_jti"`
+	GraceUntil *string
+}
+
+func (refreshRow) TableName() string { return "refresh_tokens" }
+
+// randomID is an identifier that cannot be guessed.
+func (s *Store) randomID() (string, error) {
+	raw := make([]byte, 18)
+	if _, err := io.ReadFull(s.cfg.Rand, raw); err != nil {
+		return "", fmt.Errorf("random id: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(raw), nil
+}
+
+// StartSession opens a session for an account that proved itself otherwise:
+// just created, or signed in by key.
+func (s *Store) StartSession(ctx context.Context, did syntax.DID, scope Scope) (Tokens, error) {
+	return s.startSession(ctx, did, scope, nil)
+}
+
+func (s *Store) startSession(ctx context.Context, did syntax.DID, scope Scope, appPassword *string) (Tokens, error) {
+	sid, err := s.randomID()
+	if err != nil {
+		return Tokens{}, err
+	}
+	jti, err := s.randomID()
+	if err != nil {
+		return Tokens{}, err
+	}
+	now := s.cfg.Now()
+	expires := now.Add(RefreshLifetime)
+	session := sessionRow{SID: sid, DID: string(did), Scope: string(scope), AppPassword: appPassword,
+		CreatedAt: migrations.FormatTime(now), ExpiresAt: migrations.FormatTime(expires)}
+	refresh := refreshRow{JTI: jti, SID: sid, CreatedAt: session.CreatedAt, ExpiresAt: session.ExpiresAt}
+	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
+		// Against an app password revoked, or an account deleted, since the check.
+		if err := stillAllowed(ctx, tx, did, appPassword); err != nil {
+			return err
+		}
+		if err := tx.Create(&session).Error; err != nil {
+			return err
+		}
+		return tx.Create(&refresh).Error
+	})
+	if err != nil {
+		return Tokens{}, fmt.Errorf("start session of %s: %w", did, err)
+	}
+	return s.tokensOf(session, jti, expires)
+}
+
+func stillAllowed(ctx context.Context, tx *gorm.DB, did syntax.DID, appPassword *string) error {
+	ok, err := exists(ctx, tx, "accounts", "did = ? AND deleted_at IS NULL", string(did))
+	if err == nil && ok && appPassword != nil {
+		ok, err = exists(ctx, tx, "app_passwords", "did = ? AND name = ?", string(did), *appPassword)
+	}
+	if err == nil && !ok {
+		err = ErrCredentials
+	}
+	return err
+}
+
+// tokensOf mints a pair; expires is that of the refresh token.
+func (s *Store) tokensOf(session sessionRow, jti string, expires time.Time) (Tokens, error) {
+	access, err := s.mint(claims{did: syntax.DID(session.DID), sid: session.SID, scope: Scope(session.Scope), expires: s.cfg.Now().Add(AccessLifetime)})
+	if err != nil {
+		return Tokens{}, err
+	}
+	refresh, err := s.mint(claims{did: syntax.DID(session.DID), sid: session.SID, jti: jti, scope: scopeRefresh, refresh: true, expires: expires})
+	if err != nil {
+		return Tokens{}, err
+	}
+	return Tokens{SessionID: session.SID, Access: access, Refresh: refresh}, nil
+}
+
+// VerifyAccess accepts an access token of this host whose session goes on and
+// whose account exists. It reads no database while Run keeps memory fresh. The
+// account's status is the caller's to judge.
+func (s *Store) VerifyAccess(ctx context.Context, token string) (Grant, error) {
+	c, err := s.read(token)
+	if err != nil {
+		return Grant{}, err
+	}
+	if c.refresh {
+		return Grant{}, fmt.Errorf("%w: this is a refresh token", ErrTokenInvalid)
+	}
+	if s.expired(c) {
+		return Grant{}, ErrTokenExpired
+	}
+	a, err := s.Get(ctx, c.did)
+	if err != nil {
+		return Grant{}, err
+	}
+	if a.Status == Deleted {
+		return Grant{}, ErrNotFound
+	}
+	ended, certain := s.ended.check(c.sid)
+	if !certain {
+		ended, err = s.sessionEnded(ctx, c.sid)
+		if err != nil {
+			return Grant{}, err
+		}
+	}
+	if ended {
+		return Grant{}, ErrTokenExpired
+	}
+	return Grant{Account: a, SessionID: c.sid, Scope: c.scope, ExpiresAt: c.expires}, nil
+}
+
+func (s *Store) sessionEnded(ctx context.Context, sid string) (bool, error) {
+	goesOn, err := exists(ctx, s.cfg.DB.Read, "sessions", "sid = ? AND ended_at IS NULL", sid)
+	return !goesOn, err
+}
+
+// readRefresh accepts a refresh token that is in time.
+func (s *Store) readRefresh(token string) (claims, error) {
+	c, err := s.read(token)
+	if err != nil {
+		return claims{}, err
+	}
+	if !c.refresh {
+		return claims{}, fmt.Errorf("%w: this is not a refresh token", ErrTokenInvalid)
+	}
+	if s.expired(c) {
+		return claims{}, ErrTokenExpired
+	}
+	return c, nil
+}
+
+// VerifyRefresh accepts a refresh token that may still be used, without using
+// it. ErrTakenDown and ErrSuspended as Refresh.
+func (s *Store) VerifyRefresh(ctx context.Context, token string) (Grant, error) {
+	c, err := s.readRefresh(token)
+	if err != nil {
+		return Grant{}, err
+	}
+	_, session, err := s.usable(ctx, s.cfg.DB.Read, c)
+	if err != nil {
+		return Grant{}, err
+	}
+	a, err := s.refreshable(ctx, session)
+	if err != nil {
+		return Grant{}, err
+	}
+	return Grant{Account: a, SessionID: c.sid, TokenID: c.jti, Scope: Scope(session.Scope), ExpiresAt: c.expires}, nil
+}
+
+// usable finds the rows of a refresh token; ErrTokenExpired if it, its grace
+// or its session is over.
+func (s *Store) usable(ctx context.Context, db *gorm.DB, c claims) (refreshRow, sessionRow, error) {
+	var token refreshRow
+	var session sessionRow
+	now := s.nowText()
+	err := db.WithContext(ctx).Where("jti = ? AND sid = ?", c.jti, c.sid).Take(&token).Error
+	if err == nil {
+		err = db.WithContext(ctx).Where("sid = ? AND did = ?", c.sid, string(c.did)).Take(&session).Error
+	}
+	switch {
+	case errors.Is(err, gorm.ErrRecordNotFound):
+		return token, session, ErrTokenExpired
+	case err != nil:
+		return token, session, fmt.Errorf("find refresh token: %w", err)
+	case session.EndedAt != nil, token.ExpiresAt <= now, token.GraceUntil != nil && *token.GraceUntil <= now:
+		return token, session, ErrTokenExpired
+	}
+	return token, session, nil
+}
+
+// refreshable answers the account of a session that may go on.
+func (s *Store) refreshable(ctx context.Context, session sessionRow) (Account, error) {
+	a, err := s.Get(ctx, syntax.DID(session.DID))
+	switch {
+	case err != nil:
+		return Account{}, err
+	case a.Status == Deleted:
+		return Account{}, ErrTokenExpired
+	case a.Status == TakenDown && Scope(session.Scope) != ScopeTakendown:
+		return Account{}, ErrTakenDown
+	case a.Status == Suspended:
+		return Account{}, ErrSuspended
+	}
+	return a, nil
+}
+
+// Refresh exchanges a refresh token for a new pair. The used token still works
+// for RefreshGrace and leads to the same successor, however many race; after
+// that it is ErrTokenExpired.
+func (s *Store) Refresh(ctx context.Context, token string) (Account, Tokens, error) {
+	grant, err := s.VerifyRefresh(ctx, token)
+	if err != nil {
+		return Account{}, Tokens{}, err
+	}
+	fresh, err := s.randomID()
+	if err != nil {
+		return Account{}, Tokens{}, err
+	}
+	var session sessionRow
+	var next refreshRow
+	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
+		c := claims{did: grant.Account.DID, sid: grant.SessionID, jti: grant.TokenID}
+		// Again, for the session may have ended meanwhile.
+		if _, session, err = s.usable(ctx, tx, c); err != nil {
+			return err
+		}
+		next, err = s.rotate(tx, c, fresh)
+		return err
+	})
+	if err != nil {
+		return Account{}, Tokens{}, fmt.Errorf("refresh session: %w", err)
+	}
+	expires, err := migrations.ParseTime(next.ExpiresAt)
+	if err != nil {
+		return Account{}, Tokens{}, fmt.Errorf("refresh session: %w", err)
+	}
+	tokens, err := s.tokensOf(session, next.JTI, expires)
+	return grant.Account, tokens, err
+}
+
+// rotate answers the one successor of a token, making it if this is the first
+// use. Only one of several transactions can name the successor: on Postgres the
+// others wait for the row and then find it named.
+func (s *Store) rotate(tx *gorm.DB, c claims, fresh string) (refreshRow, error) {
+	now := s.cfg.Now()
+	named := tx.Exec("UPDATE refresh_tokens SET next_jti = ?, grace_until = ? WHERE jti = ? AND next_jti IS NULL",
+		fresh, migrations.FormatTime(now.Add(RefreshGrace)), c.jti)
+	if named.Error != nil {
+		return refreshRow{}, named.Error
+	}
+	if named.RowsAffected == 1 {
+		next := refreshRow{JTI: fresh, SID: c.sid, CreatedAt: migrations.FormatTime(now), ExpiresAt: migrations.FormatTime(now.Add(RefreshLifetime))}
+		if err := tx.Create(&next).Error; err != nil {
+			return refreshRow{}, err
+		}
+		return next, tx.Exec("UPDATE sessions SET expires_at = ? WHERE sid = ?", next.ExpiresAt, c.sid).Error
+	}
+	var next refreshRow
+	err := tx.Raw("SELECT n.* FROM refresh_tokens t JOIN refresh_tokens n ON n.jti = t.next_jti WHERE t.jti = ? AND t.grace_until > ?",
+		c.jti, migrations.FormatTime(now)).Take(&next).Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		return refreshRow{}, ErrTokenExpired
+	}
+	return next, err
+}
+
+// EndSession ends the session of a refresh token, also of an expired one: its
+// refresh tokens are dead at once, its access tokens here at once and on other
+// replicas within PollEvery.
+func (s *Store) EndSession(ctx context.Context, token string) error {
+	c, err := s.read(token)
+	if err != nil {
+		return err
+	}
+	if !c.refresh {
+		return fmt.Errorf("%w: this is not a refresh token", ErrTokenInvalid)
+	}
+	return s.endSessions(ctx, nil, "sid = ?", c.sid)
+}
+
+// endSessions ends those that a condition finds, in one transaction with also.
+func (s *Store) endSessions(ctx context.Context, also func(tx *gorm.DB) error, condition string, args ...any) error {
+	var sids []string
+	err := s.cfg.DB.Tx(ctx, func(tx *gorm.DB) (err error) {
+		if also != nil {
+			if err = also(tx); err != nil {
+				return err
+			}
+		}
+		sids, err = s.endSessionsTx(tx, condition, args...)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("end sessions: %w", err)
+	}
+	s.ended.add(sids, time.Time{})
+	return nil
+}
+
+func (s *Store) endSessionsTx(tx *gorm.DB, condition string, args ...any) (sids []string, err error) {
+	args = append([]any{s.nowText()}, args...)
+	if err := tx.Raw("UPDATE sessions SET ended_at = ? WHERE ended_at IS NULL AND "+condition+" RETURNING sid", args...).Scan(&sids).Error; err != nil {
+		return nil, err
+	}
+	for _, sid := range sids {
+		if err := tx.Exec("DELETE FROM refresh_tokens WHERE sid = ?", sid).Error; err != nil {
+			return nil, err
+		}
+	}
+	return sids, nil
+}
+
+// pruneBatch bounds one deleting transaction.
+const pruneBatch = 1000
+
+// Prune removes refresh tokens and sessions that nothing can use any more. Run
+// does it every hour.
+func (s *Store) Prune(ctx context.Context) error {
+	now := s.cfg.Now()
+	for _, dead := range []struct{ table, key, condition string }{
+		{"refresh_tokens", "jti", "expires_at <= ?"},
+		{"sessions", "sid", "expires_at <= ?"},
+		// An ended session is remembered until the last access token of it is dead.
+		{"sessions", "sid", "ended_at <= ?"},
+	} {
+		before := migrations.FormatTime(now.Add(-AccessLifetime - pollOverlap))
+		query := fmt.Sprintf("DELETE FROM %[1]s WHERE %[2]s IN (SELECT %[2]s FROM %[1]s WHERE %[3]s LIMIT %[4]d)", dead.table, dead.key, dead.condition, pruneBatch)
+		for {
+			var removed int64
+			err := s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
+				result := tx.Exec(query, before)
+				removed = result.RowsAffected
+				return result.Error
+			})
+			if err != nil {
+				return fmt.Errorf("prune %s: %w", dead.table, err)
+			}
+			if removed < pruneBatch {
+				break
+			}
+		}
+	}
+	return nil
 }

@@ -107,14 +107,14 @@ func (c *Config) setDefaults() error {
 
 // Store is the accounts of one host. It is safe for concurrent use.
 type Store struct {
-	cfg      Config
-	keyring  *keyring
-	hasher   *hasher
-	plc      *plcClient // nil unless Identity is PLC
-	keys     *lru.Cache[keyPlace, atcrypto.PrivateKey]
-	accounts *accountCache
-	tokens   *lru.Cache[tokenHash, claims]
-	ended    *endedSessions
+	cfg     Config
+	keyring *keyring
+	hasher  *hasher
+	plc     *plcClient // nil unless Identity is PLC
+	keys    *lru.Cache[keyPlace, atcrypto.PrivateKey]
+	cache   *accountCache
+	tokens  *lru.Cache[tokenHash, claims]
+	ended   *endedSessions
 }
 
 // New validates cfg. It reads nothing and starts nothing.
@@ -139,7 +139,7 @@ func New(cfg Config) (*Store, error) {
 	if s.tokens, err = lru.New[tokenHash, claims](tokenCacheSize); err != nil {
 		return nil, fmt.Errorf("account store: %w", err)
 	}
-	if s.accounts, err = newAccountCache(); err != nil {
+	if s.cache, err = newAccountCache(); err != nil {
 		return nil, fmt.Errorf("account store: %w", err)
 	}
 	return s, nil
