@@ -1,0 +1,141 @@
+package pds_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/stretchr/testify/require"
+
+	"herbarium.garden/pds"
+)
+
+// elsewhere is a service of another host, and a directory that knows it.
+func elsewhere(t *testing.T, handler http.Handler) identity.Directory {
+	t.Helper()
+	upstream := httptest.NewServer(handler)
+	t.Cleanup(upstream.Close)
+	closed := httptest.NewServer(handler)
+	closed.Close()
+	dir := identity.NewMockDirectory()
+	dir.Insert(identity.Identity{
+		DID:    "did:web:view.example.org",
+		Handle: syntax.HandleInvalid,
+		Services: map[string]identity.ServiceEndpoint{
+			"view":     {Type: "View", URL: upstream.URL},
+			"gone":     {Type: "View", URL: closed.URL},
+			"insecure": {Type: "View", URL: "http://view.example.org"},
+			"internal": {Type: "View", URL: "http://169.254.169.254/latest"},
+			"userinfo": {Type: "View", URL: strings.Replace(upstream.URL, "http://", "http://a:b@", 1)},
+			"file":     {Type: "View", URL: "file:///etc/passwd"},
+		},
+	})
+	return dir
+}
+
+const viewMethod = "org.example.view.getThings"
+
+func TestProxy(t *testing.T) {
+	var seen *http.Request
+	var seenBody []byte
+	others := elsewhere(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = r.Clone(r.Context())
+		seenBody, _ = io.ReadAll(r.Body)
+		switch r.URL.Query().Get("do") {
+		case "refuse":
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"error":"TheirOwn","message":"no"}`)
+		case "redirect":
+			http.Redirect(w, r, "http://127.0.0.1/", http.StatusFound)
+		default:
+			w.Header().Set("Content-Type", "text/html")
+			w.Header().Set("Atproto-Repo-Rev", "3kabc")
+			w.Header().Set("Set-Cookie", "a=b")
+			_, _ = io.WriteString(w, "<script>alert(1)</script>")
+		}
+	}))
+	eachHost(t, setting{others: others}, func(t *testing.T, h *host) {
+		a := h.agent(t, "scout")
+		const service = "did:web:view.example.org#view"
+		ask := func(query string, headers ...string) reply {
+			return h.do(t, http.MethodGet, "/xrpc/"+viewMethod+query, a.access, nil, headers...)
+		}
+		got := ask("?list=a&list=b", "Atproto-Proxy", service, "Accept-Language", "de", "Cookie", "secret=1", "X-Forwarded-For", "1.2.3.4", "Atproto-Accept-Labelers", "did:web:l.example.org")
+		require.Equal(t, 200, got.Status)
+		require.Equal(t, "<script>alert(1)</script>", string(got.Body))
+		require.Equal(t, "3kabc", got.Header.Get("Atproto-Repo-Rev"))
+		require.Empty(t, got.Header.Get("Set-Cookie"))
+		require.Equal(t, "default-src 'none'; sandbox", got.Header.Get("Content-Security-Policy"), "a page from elsewhere is not run in our origin")
+		require.Equal(t, "/xrpc/"+viewMethod, seen.URL.Path)
+		require.Equal(t, "list=a&list=b", seen.URL.RawQuery)
+		require.Equal(t, "de", seen.Header.Get("Accept-Language"))
+		require.Equal(t, "did:web:l.example.org", seen.Header.Get("Atproto-Accept-Labelers"))
+		require.Empty(t, seen.Header.Get("Cookie"))
+		require.Empty(t, seen.Header.Get("X-Forwarded-For"))
+		require.Empty(t, seen.Header.Get("Atproto-Proxy"))
+
+		token := strings.TrimPrefix(seen.Header.Get("Authorization"), "Bearer ")
+		require.NotContains(t, a.access, token, "the user's token stays here")
+		raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+		require.NoError(t, err)
+		var claims pds.ServiceClaims
+		require.NoError(t, json.Unmarshal(raw, &claims))
+		require.Equal(t, a.did, claims.Issuer)
+		require.Equal(t, "did:web:view.example.org", claims.Audience)
+		require.Equal(t, syntax.NSID(viewMethod), claims.Method)
+		require.LessOrEqual(t, claims.Expires, nowUnix()+60)
+
+		r := h.do(t, http.MethodPost, "/xrpc/org.example.view.doThing", a.access, strings.NewReader(`{"x":1}`), "Content-Type", "application/json", "Atproto-Proxy", service)
+		require.Equal(t, 200, r.Status)
+		require.Equal(t, `{"x":1}`, string(seenBody))
+		ask("?do=refuse", "Atproto-Proxy", service).refused(t, 400, "TheirOwn")
+		ask("?do=redirect", "Atproto-Proxy", service).refused(t, 502, "UpstreamFailure")
+		ask("", "Atproto-Proxy", "did:web:view.example.org#gone").refused(t, 502, "UpstreamFailure")
+
+		for _, bad := range []string{"insecure", "internal", "userinfo", "file", "nothing"} {
+			ask("", "Atproto-Proxy", "did:web:view.example.org#"+bad).refused(t, 400, "InvalidRequest")
+		}
+		for _, bad := range []string{"did:web:view.example.org", "view.example.org#view", "#view", "did:web:view.example.org#"} {
+			ask("", "Atproto-Proxy", bad).refused(t, 400, "InvalidRequest")
+		}
+		require.Contains(t, ask("").refused(t, 400, "InvalidRequest"), "No service configured")
+		h.do(t, http.MethodGet, "/xrpc/"+viewMethod, "", nil, "Atproto-Proxy", service).refused(t, 401, "AuthMissing")
+		h.do(t, http.MethodGet, "/xrpc/"+viewMethod, admin(), nil, "Atproto-Proxy", service).refused(t, 400, "InvalidToken")
+		ask("", "Atproto-Proxy", string(h.did)+"#herbarium_appview").refused(t, 501, "MethodNotImplemented")
+		seen = nil
+		h.do(t, http.MethodPost, "/xrpc/com.atproto.server.requestAccountDelete", a.access, nil, "Atproto-Proxy", service).refused(t, 400, "InvalidRequest")
+		h.do(t, http.MethodGet, "/xrpc/com.atproto.sync.getLatestCommit?did="+a.did, a.access, nil, "Atproto-Proxy", string(h.did)+"#herbarium_appview").ok(t)
+		require.Nil(t, seen, "what concerns the account, and what is served here, does not go out")
+	})
+}
+
+func TestProxyTimeout(t *testing.T) {
+	others := elsewhere(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	client := pds.NewProxyClient(true)
+	client.Timeout = 50 * time.Millisecond
+	eachHost(t, setting{others: others, proxy: client}, func(t *testing.T, h *host) {
+		a := h.agent(t, "scout")
+		h.do(t, http.MethodGet, "/xrpc/"+viewMethod, a.access, nil, "Atproto-Proxy", "did:web:view.example.org#view").refused(t, 504, "UpstreamTimeout")
+	})
+}
+
+func TestProxyReachesPublicAddressesOnly(t *testing.T) {
+	t.Parallel()
+	inside := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(inside.Close)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, inside.URL, nil)
+	require.NoError(t, err)
+	_, err = pds.NewProxyClient(false).Do(req) //nolint:bodyclose // there is no answer
+	require.Error(t, err)
+	resp, err := pds.NewProxyClient(true).Do(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+}
