@@ -26,7 +26,7 @@ func (a *Appview) getClass(ctx context.Context, xv xrpc.Viewer, p getClassParams
 	}
 	v := viewer(xv)
 	resolution, err := a.index.Class(ctx, v, uri)
-	if errors.Is(err, index.ErrNotFound) {
+	if errors.Is(err, index.ErrNotFound) || err == nil && resolution.Class.CBOR == nil {
 		tombstone, who, err := a.tombstone(ctx, v, uri)
 		if err != nil {
 			return nil, err
@@ -67,7 +67,7 @@ func (a *Appview) classFacts(ctx context.Context, v index.Viewer, r *index.Resol
 		if err != nil {
 			return nil, err
 		}
-		f.namesakes = namesakes.Items
+		f.namesakes = held(namesakes.Items, classRecord)
 	}
 	found, err := a.index.Findings(ctx, v, []syntax.ATURI{uri})
 	if err != nil {

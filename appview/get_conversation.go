@@ -43,7 +43,7 @@ func (a *Appview) getConversation(ctx context.Context, xv xrpc.Viewer, p getConv
 	}
 	v := viewer(xv)
 	conversation, err := a.index.Conversation(ctx, v, uri)
-	if errors.Is(err, index.ErrNotFound) {
+	if errors.Is(err, index.ErrNotFound) || err == nil && conversation.CBOR == nil {
 		return a.retracted(ctx, v, uri, p.Format)
 	}
 	if err != nil {

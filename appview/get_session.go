@@ -38,7 +38,7 @@ func (a *Appview) getSession(ctx context.Context, xv xrpc.Viewer, p getSessionPa
 
 func (a *Appview) sessionView(ctx context.Context, v index.Viewer, uri syntax.ATURI) (*sessionView, error) {
 	session, err := a.index.Session(ctx, v, uri)
-	if errors.Is(err, index.ErrNotFound) {
+	if errors.Is(err, index.ErrNotFound) || err == nil && session.CBOR == nil {
 		tombstone, who, err := a.tombstone(ctx, v, uri)
 		if err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func (a *Appview) sessionFacts(ctx context.Context, v index.Viewer, s index.Sess
 		return nil, err
 	}
 	sessions := append([]index.Session{s}, f.siblings...)
-	around, err := a.surroundings(ctx, v, each(sessions, func(s index.Session) index.Record { return s.Record }))
+	around, err := a.surroundings(ctx, v, each(sessions, sessionRecord))
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (a *Appview) siblings(ctx context.Context, v index.Viewer, s index.Session)
 		return nil, err
 	}
 	var siblings []index.Session
-	for _, other := range list.Items {
+	for _, other := range held(list.Items, sessionRecord) {
 		if other.DID != s.DID && members[other.DID] {
 			siblings = append(siblings, other)
 		}

@@ -35,7 +35,8 @@ func (a *Appview) listClasses(ctx context.Context, xv xrpc.Viewer, p listClasses
 	if err != nil {
 		return nil, err
 	}
-	around, err := a.surroundings(ctx, v, each(list.Items, func(c index.Class) index.Record { return c.Record }))
+	list.Items = held(list.Items, classRecord)
+	around, err := a.surroundings(ctx, v, each(list.Items, classRecord))
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,8 @@ func (a *Appview) listConversations(ctx context.Context, xv xrpc.Viewer, p listC
 	if err != nil {
 		return nil, err
 	}
-	around, err := a.surroundings(ctx, v, each(list.Items, func(c index.Conversation) index.Record { return c.Record }))
+	list.Items = held(list.Items, conversationRecord)
+	around, err := a.surroundings(ctx, v, each(list.Items, conversationRecord))
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,8 @@ func (a *Appview) listObservations(ctx context.Context, xv xrpc.Viewer, p listOb
 	if err != nil {
 		return nil, err
 	}
-	around, err := a.surroundings(ctx, v, each(list.Items, func(o index.Observation) index.Record { return o.Record }))
+	list.Items = held(list.Items, observationRecord)
+	around, err := a.surroundings(ctx, v, each(list.Items, observationRecord))
 	if err != nil {
 		return nil, err
 	}

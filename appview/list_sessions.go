@@ -44,7 +44,8 @@ func (a *Appview) listSessions(ctx context.Context, xv xrpc.Viewer, p listSessio
 	if err != nil {
 		return nil, err
 	}
-	around, err := a.surroundings(ctx, v, each(list.Items, func(s index.Session) index.Record { return s.Record }))
+	list.Items = held(list.Items, sessionRecord)
+	around, err := a.surroundings(ctx, v, each(list.Items, sessionRecord))
 	if err != nil {
 		return nil, err
 	}

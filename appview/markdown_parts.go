@@ -52,14 +52,27 @@ func actorMarkdown(a actorView) string {
 	return plainMarkdown(a.name()) + " (" + codeSpan(string(a.DID)) + ")"
 }
 
-// linkMarkdown links a record. The syntax of an AT URI has no character that
-// could end the destination; one that does not parse is shown, not linked.
+// linkMarkdown links a record, without a label by its type and key. The syntax
+// of an AT URI has no character that could end the destination; one that does
+// not parse is shown, not linked.
 func linkMarkdown(label string, uri syntax.ATURI) string {
 	parsed, err := syntax.ParseATURI(string(uri))
 	if err != nil {
 		return codeSpan(string(uri))
 	}
-	return fmt.Sprintf("[%s](<%s>)", or(plainMarkdown(label), plainMarkdown(string(parsed))), parsed)
+	if label = plainMarkdown(label); label == "" {
+		label = codeSpan(shortName(parsed))
+	}
+	return fmt.Sprintf("[%s](<%s>)", label, parsed)
+}
+
+// shortName is how people call a record: the last part of its type, and its key.
+func shortName(uri syntax.ATURI) string {
+	if uri.RecordKey() == "" {
+		return string(uri)
+	}
+	collection := string(uri.Collection())
+	return collection[strings.LastIndexByte(collection, '.')+1:] + "/" + string(uri.RecordKey())
 }
 
 // humanTime is an instant to read, in UTC; "" for none.

@@ -150,5 +150,5 @@ func writeComparison(out *strings.Builder, v observationVersion) {
 	if v.ContentChanged {
 		content = fmt.Sprintf("other bytes (%+d)", v.SizeChange)
 	}
-	facts(out, gap, fmt.Sprintf("%d lines added, %d removed", v.Text.Added, v.Text.Removed), content, source)
+	facts(out, gap, fmt.Sprintf("%s added, %d removed", count(int64(v.Text.Added), "line", "lines"), v.Text.Removed), content, source)
 }

@@ -94,6 +94,7 @@ func TestObservationView(t *testing.T) {
 		require.NotContains(t, doc, "observation")
 		require.Contains(t, doc["markdown"], "1 of 3 in its chain, 2 steps behind the head")
 		require.NotContains(t, doc["markdown"], "secret")
+		golden(t, "observation.md", doc["markdown"].(string))
 	})
 }
 
@@ -114,6 +115,8 @@ func TestObservationHistoryIsNewestFirstAndPages(t *testing.T) {
 		require.Equal(t, true, at(t, middle, "contentChanged"))
 		require.Equal(t, "@@ -1,3 +1,3 @@\n alpha\n-beta\n+BETA\n gamma\n", at(t, middle, "text", "unified"))
 		require.NotContains(t, oldest, "text", "the oldest is compared with nothing")
+
+		golden(t, "history.md", s.get("getObservationHistory", "uri", string(o[1].URI), "format", "markdown")["markdown"].(string))
 
 		var paged []any
 		params := []string{"uri", string(o[0].URI), "limit", "1"}

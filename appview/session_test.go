@@ -75,6 +75,7 @@ func TestSessionView(t *testing.T) {
 		require.Contains(t, doc, "**active (inferred)**: last updated 10 min ago")
 		require.Contains(t, doc, "> next: ship\n")
 		require.NotContains(t, doc, "tok:en")
+		golden(t, "session.md", doc.(string))
 
 		s.now = noon.Add(48 * time.Hour)
 		require.Equal(t, "stale", at(t, s.get("getSession", "uri", string(latest.URI)), "session", "derived", "state"), "a state is of the moment of reading")

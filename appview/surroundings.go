@@ -2,6 +2,7 @@ package appview
 
 import (
 	"context"
+	"slices"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -29,3 +30,15 @@ func (a *Appview) surroundings(ctx context.Context, v index.Viewer, page []index
 
 // findings is how many findings the record at uri has.
 func (s *surroundings) findings(uri syntax.ATURI) int { return len(s.found[uri]) }
+
+// held leaves out the items whose record went away between the query that
+// found them and the one that read them.
+func held[T any](items []T, record func(T) index.Record) []T {
+	return slices.DeleteFunc(items, func(item T) bool { return record(item).CBOR == nil })
+}
+
+// The record of a row.
+func observationRecord(o index.Observation) index.Record   { return o.Record }
+func sessionRecord(s index.Session) index.Record           { return s.Record }
+func classRecord(c index.Class) index.Record               { return c.Record }
+func conversationRecord(c index.Conversation) index.Record { return c.Record }
