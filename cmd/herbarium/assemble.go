@@ -116,7 +116,12 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 		DB: pdsDB, Secrets: secrets, PublicURL: cfg.PublicURL, ServiceDID: cfg.ServiceDID,
 		HandleDomains: cfg.HandleDomains, Identity: account.IdentityKind(cfg.Identity), PLCURL: cfg.PLCURL,
 		InviteRequired: cfg.Invites == config.InvitesRequired, KeyKind: account.KeyKind(cfg.KeyType),
+		Report: func(err error) { log.Warn("accounts: work in the background failed", "err", err) },
 	}); err != nil {
+		return nil, err
+	}
+	// A wrong master key must be found before anything is signed or created.
+	if err := s.accounts.EnsureHostKeys(ctx); err != nil {
 		return nil, err
 	}
 	directory, err := account.NewDirectory(account.DirectoryConfig{
