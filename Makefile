@@ -57,7 +57,7 @@ soak: deps
 	HERBARIUM_SOAK=1 go test -run '^TestSoak' -count 1 -timeout 60m -v ./cmd/herbarium
 
 bench: ## creates per second at repo sizes 100, 1,000, 10,000 and 50,000
-	go test -run '^$$' -bench '^BenchmarkCreateBySize' -benchtime 1x -timeout 60m ./pds/repostore
+	go test -run "^$$" -bench "^BenchmarkCreateBySize" -benchtime 1x -timeout 60m ./cmd/herbarium
 
 clean: ## remove what was built (never data)
 	rm -rf bin

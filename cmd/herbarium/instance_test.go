@@ -47,7 +47,7 @@ const adminPassword = "correct horse battery staple"
 // instance is a running `herbarium serve`, on loopback, with its data in the
 // test's folder.
 type instance struct {
-	t    *testing.T
+	t    testing.TB
 	url  string
 	env  []string
 	cmd  *exec.Cmd
@@ -87,7 +87,7 @@ func eachBackend(t *testing.T, fn func(t *testing.T, env []string)) {
 }
 
 // freePort is a port of loopback that was free a moment ago.
-func freePort(t *testing.T) int {
+func freePort(t testing.TB) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func freePort(t *testing.T) int {
 
 // start runs an instance until the test ends. The environment is its whole
 // configuration: nothing of the test's own leaks in.
-func start(t *testing.T, env ...string) *instance {
+func start(t testing.TB, env ...string) *instance {
 	t.Helper()
 	port := freePort(t)
 	in := &instance{t: t, url: fmt.Sprintf("http://localhost:%d", port)}
@@ -208,7 +208,7 @@ func (in *instance) account(handle string) *atclient.APIClient {
 }
 
 // eventually polls until check succeeds.
-func eventually(t *testing.T, within time.Duration, what string, check func() error) {
+func eventually(t testing.TB, within time.Duration, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(within)
 	for {
