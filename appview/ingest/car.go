@@ -37,8 +37,9 @@ type car struct {
 // readCAR reads a CAR v1 file from anyone. The readers that exist trust the
 // CIDs in it; this one takes SHA-256 over DAG-CBOR alone and hashes each block.
 func readCAR(r io.Reader, limits carLimits) (*car, error) {
-	in := bufio.NewReader(io.LimitReader(r, limits.bytes+1))
-	header, err := readSection(in)
+	in := bufio.NewReader(r)
+	budget := limits.bytes
+	header, err := readSection(in, &budget)
 	if err != nil {
 		return nil, fmt.Errorf("car header: %w", err)
 	}
@@ -47,17 +48,13 @@ func readCAR(r io.Reader, limits carLimits) (*car, error) {
 		return nil, fmt.Errorf("car header: %w", err)
 	}
 	c := &car{root: root, blocks: map[cid.Cid][]byte{}}
-	total := int64(len(header))
 	for n := 0; ; n++ {
-		section, err := readSection(in)
+		section, err := readSection(in, &budget)
 		if errors.Is(err, io.EOF) {
 			return c, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("car block %d: %w", n, err)
-		}
-		if total += int64(len(section)); total > limits.bytes {
-			return nil, fmt.Errorf("car is over %d bytes", limits.bytes)
 		}
 		if n == limits.blocks {
 			return nil, fmt.Errorf("car has over %d blocks", limits.blocks)
@@ -70,14 +67,18 @@ func readCAR(r io.Reader, limits carLimits) (*car, error) {
 	}
 }
 
-// readSection reads one length-prefixed section; io.EOF exactly at the end.
-func readSection(in *bufio.Reader) ([]byte, error) {
+// readSection reads one length-prefixed section and takes it off the budget of
+// the file; io.EOF exactly at the end.
+func readSection(in *bufio.Reader, budget *int64) ([]byte, error) {
 	size, err := binary.ReadUvarint(in)
 	if err != nil {
 		return nil, err // io.EOF before the first byte, io.ErrUnexpectedEOF inside
 	}
 	if size == 0 || size > maxBlock {
 		return nil, fmt.Errorf("section of %d bytes, want 1 to %d", size, maxBlock)
+	}
+	if *budget -= int64(size); *budget < 0 {
+		return nil, errors.New("the file is over its limit")
 	}
 	// Grow with what comes, not with what is announced.
 	var b bytes.Buffer

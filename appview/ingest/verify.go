@@ -329,7 +329,7 @@ func (v *verifier) repo(ctx context.Context, did syntax.DID, r io.Reader) (_ *in
 	for _, l := range walked.leaves {
 		collection, rkey, err := parsePath(did, l.path)
 		if err != nil {
-			return nil, err
+			continue // no AT URI names it; one such key must not keep the rest of the repo out
 		}
 		record, ok := c.blocks[l.cid]
 		if !ok {
