@@ -1,0 +1,15 @@
+package main_test
+
+import "testing"
+
+// The outside clients check us; these programs check two of them. A verifier that
+// accepts everything would look the same on a sound host.
+func TestOutsideClientsFindFaults(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"plc.check.mjs", "verify-demo.check.mjs"} {
+		t.Run(program, func(t *testing.T) {
+			t.Parallel()
+			t.Log(node(t, program))
+		})
+	}
+}
