@@ -55,15 +55,10 @@ func (a *Appview) observationFacts(ctx context.Context, v index.Viewer, uri synt
 		return nil, err
 	}
 	f := &observationFacts{record: *record, chain: *chain}
-	full := index.Page{Limit: index.MaxLimit}
-	links, err := a.index.ReferencesTo(ctx, v, uri, index.RefSupersedes, full)
-	if err != nil {
+	if f.successors, err = a.index.Successors(ctx, v, uri); err != nil {
 		return nil, err
 	}
-	if f.successors, err = a.successors(ctx, v, links.Items); err != nil {
-		return nil, err
-	}
-	if f.citations, err = a.index.ReferencesTo(ctx, v, uri, index.RefCitation, full); err != nil {
+	if f.citations, err = a.index.ReferencesTo(ctx, v, uri, index.RefCitation, index.Page{Limit: index.MaxLimit}); err != nil {
 		return nil, err
 	}
 	if f.citing, err = a.index.Records(ctx, v, distinct(each(f.citations.Items, referrer))); err != nil {
@@ -76,8 +71,7 @@ func (a *Appview) observationFacts(ctx context.Context, v index.Viewer, uri synt
 	f.findings = found[uri]
 	o := lexicons.ReadObservation(decodeRecord(f.record))
 	if record.State != index.StateDeleted {
-		f.sameSource, err = a.index.ListObservations(ctx, v, index.ObservationFilter{SourceKind: o.Source.Kind, SourceValue: o.Source.Value, AllVersions: true}, full)
-		if err != nil {
+		if f.sameSource, err = a.index.CountSource(ctx, v, o.Source.Kind, o.Source.Value, maxSameSource+1); err != nil {
 			return nil, err
 		}
 	}
@@ -89,22 +83,6 @@ func (a *Appview) observationFacts(ctx context.Context, v index.Viewer, uri synt
 	}
 	f.endpoint, err = a.directory.Endpoint(ctx, record.DID)
 	return f, err
-}
-
-// successors are the live observations among those that name one in supersedes.
-func (a *Appview) successors(ctx context.Context, v index.Viewer, links []index.Reference) ([]index.Observation, error) {
-	uris := distinct(each(links, referrer))
-	found, err := a.index.Observations(ctx, v, uris)
-	if err != nil {
-		return nil, err
-	}
-	var out []index.Observation
-	for _, uri := range uris {
-		if o, ok := found[uri]; ok {
-			out = append(out, o)
-		}
-	}
-	return out, nil
 }
 
 func referrer(r index.Reference) syntax.ATURI { return r.From }

@@ -98,6 +98,27 @@ func TestObservationView(t *testing.T) {
 	})
 }
 
+func TestProposalsCannotHideTheSuccessor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dbtest.Open(t, migrations.Appview, migrations.SQLite))
+	ada, mallory := newAuthor("did:web:zed.test"), newAuthor("did:web:aaa.test")
+	c, first := ada.put(t, lexicons.ObservationNSID, string(tid(1)), observation("one", nil))
+	s.apply(c)
+	for n := range 120 {
+		c, _ := mallory.put(t, lexicons.ObservationNSID, string(tid(10+n)), observation("spoof", object{"supersedes": ref(first)}))
+		s.apply(c)
+	}
+	c, second := ada.put(t, lexicons.ObservationNSID, string(tid(2)), observation("two", object{"supersedes": ref(first)}))
+	s.apply(c)
+	chain := at(t, s.get("getObservation", "uri", string(first.URI)), "observation", "chain")
+	require.Len(t, at(t, chain, "supersededBy"), 1)
+	require.Equal(t, string(second.URI), at(t, chain, "supersededBy", 0, "uri"))
+	require.Equal(t, string(second.URI), at(t, chain, "head", "uri"))
+	require.Len(t, at(t, chain, "proposals"), 100)
+	source := at(t, s.get("getObservation", "uri", string(first.URI)), "observation", "sameSource")
+	require.Equal(t, object{"observations": 100.0, "capped": true}, source)
+}
+
 func TestObservationHistoryIsNewestFirstAndPages(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {

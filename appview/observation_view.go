@@ -72,14 +72,17 @@ type citingView struct {
 	Pins     syntax.CID   `json:"pins,omitempty"`
 }
 
+// maxSameSource is where counting the observations of a source stops.
+const maxSameSource = 100
+
 // observationFacts is all that the view of one observation is made of.
 type observationFacts struct {
 	record     index.Record // may be a tombstone
 	chain      index.Chain
-	successors []index.Observation // what names record in supersedes, proposals included
+	successors []index.Member // what directly supersedes record and counts
 	citations  index.List[index.Reference]
 	citing     map[syntax.ATURI]index.Record // of citations
-	sameSource index.List[index.Observation]
+	sameSource int                           // up to maxSameSource and one more
 	findings   []index.Finding
 	refs       *refTable
 	actors     actors
@@ -114,7 +117,7 @@ func viewObservation(f observationFacts) *observationView {
 	view.TextBytes = len(o.Text)
 	view.Content = viewBlob(o.Content, didOf(f.record.URI), f.endpoint)
 	view.Generator = viewGenerator(o.Generator, f.refs)
-	view.SameSource = &sameSource{Observations: len(f.sameSource.Items), Capped: f.sameSource.Next != nil}
+	view.SameSource = &sameSource{Observations: min(f.sameSource, maxSameSource), Capped: f.sameSource > maxSameSource}
 	if f.record.RepoCID.Defined() && f.record.RepoCID != f.record.CID {
 		view.OtherCIDs = []syntax.CID{viewCID(f.record.RepoCID)}
 	}
@@ -138,29 +141,23 @@ func viewChain(f observationFacts) chainPosition {
 		head := memberRef(*c.Head)
 		view.Head = &head
 	}
-	for _, s := range f.successors {
-		if s.Edge != index.EdgeExact && s.Edge != index.EdgeWeak {
-			continue
-		}
-		view.SupersededBy = append(view.SupersededBy, chainLink{
-			URI:         s.URI,
-			CID:         viewCID(s.CID),
-			Author:      f.actors.of(s.URI),
-			Strength:    s.Edge,
-			ObservedAt:  datetime(s.ObservedAt),
-			FirstSeenAt: datetime(s.IndexedAt),
-		})
-	}
-	view.Proposals = each(c.Proposals, func(m index.Member) chainLink {
-		return chainLink{
-			URI:         m.URI,
-			CID:         viewCID(m.CID),
-			Author:      f.actors.of(m.URI),
-			ObservedAt:  datetime(m.ObservedAt),
-			FirstSeenAt: datetime(m.IndexedAt),
-		}
+	view.SupersededBy = each(f.successors, func(m index.Member) chainLink {
+		link := f.viewLink(m)
+		link.Strength = m.Edge
+		return link
 	})
+	view.Proposals = each(c.Proposals, f.viewLink)
 	return view
+}
+
+func (f observationFacts) viewLink(m index.Member) chainLink {
+	return chainLink{
+		URI:         m.URI,
+		CID:         viewCID(m.CID),
+		Author:      f.actors.of(m.URI),
+		ObservedAt:  datetime(m.ObservedAt),
+		FirstSeenAt: datetime(m.IndexedAt),
+	}
 }
 
 func memberRef(m index.Member) strongRef { return strongRef{URI: m.URI, CID: viewCID(m.CID)} }
