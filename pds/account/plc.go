@@ -24,7 +24,7 @@ import (
 // Bounds of one request to the PLC directory.
 const (
 	plcTimeout   = 10 * time.Second
-	maxPLCAnswer = 64 << 10
+	maxPLCAnswer = 1 << 20 // a log of some 500 operations
 )
 
 // PLCOperation is a did:plc operation of type plc_operation
@@ -176,14 +176,22 @@ func (s *Store) genesis(ctx context.Context, handle syntax.Handle, signing atcry
 // UpdatePLC makes, signs and submits the next operation of a did:plc that this
 // host has a rotation key of: mutate changes a copy of the last one. It is for
 // renaming and for moving; the caller emits the #identity event.
+//
+// The operations before are verified from the genesis on, since what is carried
+// over from the last one is signed again: a directory that lies must not get
+// its own rotation keys signed by ours.
 func (s *Store) UpdatePLC(ctx context.Context, did syntax.DID, mutate func(*PLCOperation)) error {
 	if s.plc == nil {
 		return fmt.Errorf("update %s: %w: no directory is configured", did, ErrPLCUnavailable)
 	}
-	op, err := s.plc.last(ctx, did)
+	log, err := s.plc.log(ctx, did)
 	if err != nil {
 		return fmt.Errorf("update %s: %w", did, err)
 	}
+	if err := verifyPLCLog(did, log); err != nil {
+		return fmt.Errorf("update %s: %w: %w", did, ErrPLCUnavailable, err)
+	}
+	op := log[len(log)-1]
 	prev, err := op.CID()
 	if err != nil {
 		return fmt.Errorf("update %s: %w", did, err)
@@ -192,14 +200,46 @@ func (s *Store) UpdatePLC(ctx context.Context, did syntax.DID, mutate func(*PLCO
 	if err != nil {
 		return err
 	}
-	mutate(op)
+	mutate(&op)
 	link := prev.String()
 	op.Prev, op.Sig = &link, ""
 	if err := op.Sign(rotation); err != nil {
 		return err
 	}
-	if err := s.plc.submit(ctx, did, op); err != nil {
+	if err := s.plc.submit(ctx, did, &op); err != nil {
 		return fmt.Errorf("update %s: %w", did, err)
+	}
+	return nil
+}
+
+// verifyPLCLog checks that the operations lead from the genesis that did is
+// the hash of, each signed by a rotation key of the one before. It does not
+// check whether there are newer ones or the recovery window.
+func verifyPLCLog(did syntax.DID, log []PLCOperation) error {
+	if len(log) == 0 {
+		return errors.New("its log is empty")
+	}
+	rotationKeys := log[0].RotationKeys
+	for i := range log {
+		op := &log[i]
+		if op.Type != plcOperationType {
+			return fmt.Errorf("operation %d is a %q", i, op.Type)
+		}
+		if i == 0 {
+			derived, err := op.DID()
+			if err != nil || derived != did {
+				return errors.New("its first operation is not the genesis of this DID")
+			}
+		} else {
+			before, err := log[i-1].CID()
+			if err != nil || op.Prev == nil || *op.Prev != before.String() {
+				return fmt.Errorf("operation %d does not follow the one before", i)
+			}
+		}
+		if err := op.Verify(rotationKeys); err != nil {
+			return fmt.Errorf("operation %d: %w", i, err)
+		}
+		rotationKeys = op.RotationKeys
 	}
 	return nil
 }
@@ -221,20 +261,18 @@ func (c *plcClient) submit(ctx context.Context, did syntax.DID, op *PLCOperation
 	return err
 }
 
-// last answers the newest operation of a DID.
-func (c *plcClient) last(ctx context.Context, did syntax.DID) (*PLCOperation, error) {
-	answer, err := c.do(ctx, http.MethodGet, string(did)+"/log/last", nil)
+// log answers the operations of a DID that count, the genesis first, not
+// verified.
+func (c *plcClient) log(ctx context.Context, did syntax.DID) ([]PLCOperation, error) {
+	answer, err := c.do(ctx, http.MethodGet, string(did)+"/log", nil)
 	if err != nil {
 		return nil, err
 	}
-	var op PLCOperation
-	if err := json.Unmarshal(answer, &op); err != nil {
+	var log []PLCOperation
+	if err := json.Unmarshal(answer, &log); err != nil {
 		return nil, fmt.Errorf("%w: its answer does not parse", ErrPLCUnavailable)
 	}
-	if op.Type != plcOperationType {
-		return nil, fmt.Errorf("%w: the last operation is a %q", ErrPLCRefused, op.Type)
-	}
-	return &op, nil
+	return log, nil
 }
 
 func (c *plcClient) do(ctx context.Context, method, path string, body []byte) ([]byte, error) {

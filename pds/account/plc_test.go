@@ -128,8 +128,8 @@ func (p *fakePLC) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusBadRequest)
 			_ = json.NewEncoder(w).Encode(map[string]string{"message": err.Error()})
 		}
-	case r.Method == http.MethodGet && rest == "log/last" && len(p.log[did]) > 0:
-		_ = json.NewEncoder(w).Encode(p.log[did][len(p.log[did])-1])
+	case r.Method == http.MethodGet && rest == "log" && len(p.log[did]) > 0:
+		_ = json.NewEncoder(w).Encode(p.log[did])
 	case r.Method == http.MethodGet && rest == "" && len(p.log[did]) > 0:
 		_ = json.NewEncoder(w).Encode(p.document(did))
 	default:
@@ -236,6 +236,10 @@ func TestPLCAccounts(t *testing.T) {
 				op.AlsoKnownAs = []string{"at://alicia.test"}
 			}))
 			require.Len(t, plc.log[string(a.DID)], 2)
+			require.NoError(t, s.UpdatePLC(t.Context(), a.DID, func(op *account.PLCOperation) {
+				op.AlsoKnownAs = []string{"at://alice.test"}
+			}))
+			require.Len(t, plc.log[string(a.DID)], 3)
 		}
 	})
 }
@@ -250,6 +254,45 @@ func TestRecoveryKeyComesFirst(t *testing.T) {
 	require.Equal(t, recovery, plc.log[string(a.DID)][0]["rotationKeys"].([]any)[0])
 	_, err = create(t, s, db, account.Params{Handle: "bob.test", RecoveryKey: "did:key:zzz"})
 	require.ErrorIs(t, err, account.ErrPLCRefused)
+}
+
+// A directory that lies about the log does not get a signature for it.
+func TestLyingDirectory(t *testing.T) {
+	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
+	plc, at := newPLC(t)
+	s := newStore(t, db, func(c *account.Config) { c.Identity, c.PLCURL = account.PLC, at })
+	a, err := create(t, s, db, account.Params{Handle: "alice.test"})
+	require.NoError(t, err)
+	b, err := create(t, s, db, account.Params{Handle: "bob.test"})
+	require.NoError(t, err)
+	honest, bobs := plc.log[string(a.DID)], plc.log[string(b.DID)]
+	mallory, err := atcrypto.GeneratePrivateKeyP256()
+	require.NoError(t, err)
+	public, err := mallory.PublicKey()
+	require.NoError(t, err)
+	forged := map[string]any{}
+	for key, value := range honest[0] {
+		forged[key] = value
+	}
+	forged["rotationKeys"] = []any{public.DIDKey()}
+	for name, log := range map[string][]map[string]any{
+		"empty":               {},
+		"another's":           bobs,
+		"altered genesis":     {forged},
+		"unsigned second":     {honest[0], forged},
+		"twice the genesis":   {honest[0], honest[0]},
+		"something else last": {honest[0], {"type": "plc_tombstone", "prev": "x", "sig": "y"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plc.mu.Lock()
+			plc.fail = func(w http.ResponseWriter) { _ = json.NewEncoder(w).Encode(log) }
+			plc.mu.Unlock()
+			asked := false
+			err := s.UpdatePLC(t.Context(), a.DID, func(*account.PLCOperation) { asked = true })
+			require.ErrorIs(t, err, account.ErrPLCUnavailable)
+			require.False(t, asked)
+		})
+	}
 }
 
 func TestPLCFailures(t *testing.T) {
@@ -267,7 +310,7 @@ func TestPLCFailures(t *testing.T) {
 		"server error":  {func(w http.ResponseWriter) { http.Error(w, "oh", 500) }, account.ErrPLCUnavailable, "500"},
 		"a redirect":    {func(w http.ResponseWriter) { w.Header().Set("Location", "http://127.0.0.1:1/"); w.WriteHeader(302) }, account.ErrPLCUnavailable, "302"},
 		"endless words": {func(w http.ResponseWriter) { http.Error(w, strings.Repeat("x", 1000), 400) }, account.ErrPLCRefused, "xxx…"},
-		"endless body":  {func(w http.ResponseWriter) { _, _ = io.Copy(w, io.LimitReader(zeros{}, 1<<20)) }, account.ErrPLCUnavailable, "too long"},
+		"endless body":  {func(w http.ResponseWriter) { _, _ = io.Copy(w, io.LimitReader(zeros{}, 2<<20)) }, account.ErrPLCUnavailable, "too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plc.mu.Lock()

@@ -377,6 +377,7 @@ func (s *Store) Prune(ctx context.Context) error {
 	now := s.cfg.Now()
 	for _, dead := range []struct{ table, key, condition string }{
 		{"refresh_tokens", "jti", "expires_at <= ?"},
+		{"refresh_tokens", "jti", "grace_until <= ?"},
 		{"sessions", "sid", "expires_at <= ?"},
 		// An ended session is remembered until the last access token of it is dead.
 		{"sessions", "sid", "ended_at <= ?"},

@@ -57,10 +57,11 @@ CREATE TABLE refresh_tokens (
     created_at  TEXT COLLATE "C" NOT NULL,
     expires_at  TEXT COLLATE "C" NOT NULL,
     next_jti    TEXT,           -- the one successor, once rotated
-    grace_until TEXT            -- the successor is handed out until then
+    grace_until TEXT COLLATE "C" -- the successor is handed out until then
 );
 CREATE INDEX refresh_tokens_sid ON refresh_tokens (sid);
 CREATE INDEX refresh_tokens_expires ON refresh_tokens (expires_at);
+CREATE INDEX refresh_tokens_grace ON refresh_tokens (grace_until) WHERE grace_until IS NOT NULL;
 
 CREATE TABLE app_passwords (
     did        TEXT COLLATE "C" NOT NULL,

@@ -61,6 +61,7 @@ CREATE TABLE refresh_tokens (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX refresh_tokens_sid ON refresh_tokens (sid);
 CREATE INDEX refresh_tokens_expires ON refresh_tokens (expires_at);
+CREATE INDEX refresh_tokens_grace ON refresh_tokens (grace_until) WHERE grace_until IS NOT NULL;
 
 CREATE TABLE app_passwords (
     did        TEXT NOT NULL,
