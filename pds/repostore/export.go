@@ -15,8 +15,15 @@ import (
 // ExportCAR streams the repo as a CAR v1: the commit (its root) first, then
 // nodes and records in depth-first pre-order, from one read transaction and in
 // flat memory. With since, only blocks written after that rev. ErrRepoNotFound
-// comes before the first byte.
+// comes before the first byte. A few exports run at once, others wait: w must
+// not block for ever (an HTTP server sets a write deadline).
 func (s *Store) ExportCAR(ctx context.Context, did syntax.DID, since syntax.TID, w io.Writer) error {
+	select {
+	case s.exports <- struct{}{}:
+		defer func() { <-s.exports }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	return s.db.ReadTx(ctx, func(tx *gorm.DB) error {
 		row, commit, err := reader{tx}.withCommit(ctx, did)
 		if err != nil {

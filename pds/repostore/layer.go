@@ -24,6 +24,7 @@ type layer struct {
 	records     map[string]*recordChange
 	tombstones  map[string]*lexicons.Tombstone // nil where a tombstone gives way to a new record
 	edges       map[string]lexicons.StrongRef  // successor's path -> what it supersedes
+	successors  map[syntax.ATURI][]string      // the same edges from their targets
 	event       sequencer.CommitDraft
 
 	done chan struct{} // closed once err is decided
@@ -116,7 +117,7 @@ func (v *view) node(ctx context.Context, pos position, want cid.Cid) (*storedNod
 	}
 	n, err := v.read.node(ctx, v.repoID, pos, want)
 	if err == nil {
-		v.store.nodes.Add(want, n)
+		v.store.remember(n)
 	}
 	return n, err
 }
@@ -135,7 +136,7 @@ func (v *view) top(ctx context.Context, want cid.Cid) (*storedNode, error) {
 	}
 	n, err := v.read.top(ctx, v.repoID, want)
 	if err == nil {
-		v.store.nodes.Add(want, n)
+		v.store.remember(n)
 	}
 	return n, err
 }

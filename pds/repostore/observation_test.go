@@ -144,6 +144,33 @@ func TestBatchSeesItself(t *testing.T) {
 	})
 }
 
+// A long chain, written in whole batches: each write looks at its target, not
+// at the chain, and the head is found from any of its ends.
+func TestLongChain(t *testing.T) {
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		h := newHost(t, db)
+		did := h.account("scout")
+		var last *lexicons.StrongRef
+		var first lexicons.StrongRef
+		const batches = 5
+		for b := range batches {
+			var writes []repostore.Write
+			for i := range repostore.MaxWrites {
+				rkey := tid(b*repostore.MaxWrites + i)
+				rec := observation(t, rkey, last)
+				writes = append(writes, create(rkey, rec))
+				last = &lexicons.StrongRef{URI: syntax.ATURI(fmt.Sprintf("at://%s/%s/%s", did, lexicons.ObservationNSID, rkey)), CID: rec.CID}
+				if b+i == 0 {
+					first = *last
+				}
+			}
+			h.apply(did, writes...)
+		}
+		refused := requireRefusal(t, "AlreadySuperseded", h.refused(did, create(tid(9999), observation(t, "late", &first))))
+		require.Contains(t, refused.Error(), fmt.Sprintf("head %s %s", last.URI, last.CID))
+	})
+}
+
 // Racing successors of one observation: exactly one wins, and each loser is
 // told the head.
 func TestForkRace(t *testing.T) {

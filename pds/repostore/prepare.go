@@ -51,7 +51,8 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 	}
 	b.layer = &layer{
 		repoID: f.base.id, base: tip,
-		records: make(map[string]*recordChange, len(writes)), tombstones: map[string]*lexicons.Tombstone{}, edges: map[string]lexicons.StrongRef{},
+		records: make(map[string]*recordChange, len(writes)), tombstones: map[string]*lexicons.Tombstone{},
+		edges: map[string]lexicons.StrongRef{}, successors: map[syntax.ATURI][]string{},
 	}
 	// The layer in the making lies on top: a write sees the earlier ones of its batch.
 	b.view = view{store: s, did: did, repoID: f.base.id, head: tip, layers: append(f.layers[:len(f.layers):len(f.layers)], b.layer), read: reader{s.db.Read}}
@@ -215,6 +216,7 @@ func (b *batch) noteChain(ctx context.Context, path string, change lexicons.Chan
 	if collection == lexicons.ObservationNSID && change.Record != nil {
 		if ref := lexicons.ReadObservation(change.Record.Value).Supersedes; ref != nil {
 			b.layer.edges[path] = *ref
+			b.layer.successors[ref.URI] = append(b.layer.successors[ref.URI], path)
 		}
 	}
 	if !lexicons.Enforced(collection) {
@@ -271,7 +273,7 @@ func (b *batch) sign(ctx context.Context) error {
 	}
 	for _, n := range diff.nodes {
 		if n != nil {
-			b.store.nodes.Add(n.cid, n)
+			b.store.remember(n)
 		}
 	}
 	return nil

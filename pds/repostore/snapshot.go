@@ -89,7 +89,7 @@ func (s *snapshot) LiveSuccessor(ctx context.Context, uri syntax.ATURI) (*lexico
 		return nil, fmt.Errorf("walk the chain of %s: %w", uri, err)
 	}
 	if did == s.view.did {
-		if err := chain.overlay(ctx, s.view); err != nil {
+		if err := chain.overlay(ctx, s.view, path); err != nil {
 			return nil, fmt.Errorf("walk the chain of %s: %w", uri, err)
 		}
 	}
@@ -149,26 +149,41 @@ func (c *chain) add(target, successor string) {
 	c.edges++
 }
 
-// overlay adds the edges, records and deletions that wait in the view's layers.
-func (c *chain) overlay(ctx context.Context, v *view) error {
-	for _, l := range v.layers {
-		for successor, ref := range l.edges {
-			did, target, ok := locate(ref.URI)
-			if !ok || did != c.did || c.edges >= maxChain {
-				continue
-			}
-			c.add(target, successor)
-			if _, seen := c.successors[successor]; !seen {
+// overlay adds what waits in the view's layers: first the edges that descend
+// from path, then the records and deletions.
+func (c *chain) overlay(ctx context.Context, v *view, path string) error {
+	reached := map[string]bool{path: true}
+	for next := []string{path}; len(next) > 0; {
+		at := next[len(next)-1]
+		next = next[:len(next)-1]
+		uri := recordURI(c.did, at)
+		for _, l := range v.layers {
+			for _, successor := range l.successors[uri] {
+				if c.edges >= maxChain {
+					return nil
+				}
+				c.add(at, successor)
+				// What is stored may name it already: an import brings edges before their target.
 				if err := c.readFrom(ctx, v.read, successor); err != nil {
 					return err
 				}
 			}
 		}
-		for path, change := range l.records {
-			if change.deleted() {
-				delete(c.live, path)
+		for _, successor := range c.successors[at] {
+			if !reached[successor] {
+				reached[successor] = true
+				next = append(next, successor)
+			}
+		}
+	}
+	for _, l := range v.layers {
+		for successor := range reached {
+			if change, ok := l.records[successor]; !ok {
+				continue
+			} else if change.deleted() {
+				delete(c.live, successor)
 			} else {
-				c.live[path] = change.cid
+				c.live[successor] = change.cid
 			}
 		}
 	}

@@ -71,6 +71,15 @@ type Config struct {
 // DefaultCachedNodes is some 20 MB of nodes.
 const DefaultCachedNodes = 16_384
 
+// cachedNodeBytes is the largest node that is cached. A node has some 400
+// bytes; only keys ground for it make one so large, and they slow down their
+// own repo, not the others.
+const cachedNodeBytes = 4 << 10
+
+// maxExports bounds the exports that run at once. Each holds a connection for
+// as long as its client reads.
+const maxExports = 4
+
 // cachedHeads bounds the heads of idle repos kept in memory.
 const cachedHeads = 4096
 
@@ -89,8 +98,9 @@ type Store struct {
 	keys      KeySource
 	now       func() time.Time
 
-	nodes *lru.Cache[cid.Cid, *storedNode] // by content: never stale
-	queue queue
+	nodes   *lru.Cache[cid.Cid, *storedNode] // by content: never stale
+	queue   queue
+	exports chan struct{} // has room for maxExports tokens
 
 	mu     sync.Mutex
 	actors map[syntax.DID]*actor           // of DIDs that write just now; guarded by mu
@@ -130,8 +140,15 @@ func New(cfg Config) (*Store, error) {
 	return &Store{
 		db: cfg.DB, sequencer: cfg.Sequencer, rules: cfg.Rules, keys: cfg.Keys, now: cfg.Now,
 		nodes: nodes, heads: heads, actors: map[syntax.DID]*actor{},
-		queue: queue{wake: make(chan struct{}, 1)},
+		queue: queue{wake: make(chan struct{}, 1)}, exports: make(chan struct{}, maxExports),
 	}, nil
+}
+
+// remember caches a node.
+func (s *Store) remember(n *storedNode) {
+	if len(n.block) <= cachedNodeBytes {
+		s.nodes.Add(n.cid, n)
+	}
 }
 
 // Stats counts what the committer has done since New.

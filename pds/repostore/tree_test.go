@@ -2,6 +2,7 @@ package repostore
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	comatproto "github.com/bluesky-social/indigo/api/atproto"
 	"github.com/bluesky-social/indigo/atproto/repo"
 	"github.com/bluesky-social/indigo/atproto/repo/mst"
 	"github.com/ipfs/go-cid"
@@ -403,6 +405,42 @@ func TestKnownRoots(t *testing.T) {
 			root = change(t, s, root, map[string]*cid.Cid{key: back}).root
 			require.Equal(t, known.root, root.String())
 			requireExactly(t, s, root, known.records)
+		})
+	}
+}
+
+// Real commits of the network: the proof of each operation is read from the
+// event's own blocks.
+func TestFirehoseFixtures(t *testing.T) {
+	for _, seq := range []string{"4621317030", "4621317332", "4621332152", "4623075231"} {
+		t.Run(seq, func(t *testing.T) {
+			var msg comatproto.SyncSubscribeRepos_Commit
+			require.NoError(t, json.Unmarshal(fixture(t, "testdata", "firehose_commit_"+seq+".json"), &msg))
+			commit, partial, err := repo.LoadRepoFromCAR(t.Context(), bytes.NewReader(msg.Blocks))
+			require.NoError(t, err)
+			s := shelf{}
+			var place func(n *mst.Node, lower string)
+			place = func(n *mst.Node, lower string) {
+				b, err := partial.RecordStore.Get(t.Context(), *n.CID)
+				require.NoError(t, err)
+				s[position{lower, n.Height}], err = decodeNode(*n.CID, b.RawData())
+				require.NoError(t, err)
+				for _, e := range n.Entries {
+					if e.IsValue() {
+						lower = string(e.Key)
+					} else if e.Child != nil {
+						place(e.Child, lower)
+					}
+				}
+			}
+			place(partial.MST.Root, "")
+			require.NotEmpty(t, msg.Ops)
+			for _, op := range msg.Ops {
+				nodes, value, err := pathTo(t.Context(), s, commit.Data, op.Path)
+				require.NoError(t, err, op.Path)
+				require.NotEmpty(t, nodes)
+				require.Equal(t, op.Cid.String(), value.String())
+			}
 		})
 	}
 }
