@@ -37,11 +37,19 @@ func (s *Store) Apply(ctx context.Context, did syntax.DID, writes []Write, opts 
 	return nil, fmt.Errorf("apply writes %s: %w", did, ErrContended)
 }
 
+// DryRun tells what Apply would answer to a batch just now: its error, or its
+// result without a commit. It signs, keeps and announces nothing, and by the
+// time the caller writes in earnest the repo may have changed.
+func (s *Store) DryRun(ctx context.Context, did syntax.DID, writes []Write, opts Options) (*Result, error) {
+	opts.dryRun = true
+	return s.Apply(ctx, did, writes, opts)
+}
+
 // attempt prepares and commits a batch once. errDropped means: try again.
 func (s *Store) attempt(ctx context.Context, a *actor, writes []Write, opts Options) (*Result, error) {
 	f, l, result, err := s.prepareInTurn(ctx, a, writes, opts)
 	if l == nil {
-		// A refusal, or nothing to do. That answer must rest on what was stored.
+		// A refusal, a dry run, or nothing to do. That answer must rest on what was stored.
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -66,7 +74,7 @@ func (s *Store) attempt(ctx context.Context, a *actor, writes []Write, opts Opti
 }
 
 // prepareInTurn waits for the DID's turn, prepares the batch and queues it.
-// The layer is nil when the batch changes nothing or err says why it fails.
+// The layer is nil when the batch changes nothing, or must not, or fails.
 func (s *Store) prepareInTurn(ctx context.Context, a *actor, writes []Write, opts Options) (foundation, *layer, *Result, error) {
 	select {
 	case a.turn <- struct{}{}:

@@ -130,6 +130,28 @@ func TestSupersedesChain(t *testing.T) {
 	})
 }
 
+// A dry run is answered as the write would be, and leaves nothing.
+func TestDryRun(t *testing.T) {
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		h := newHost(t, db)
+		did := h.account("scout")
+		first := observation(t, "first", nil)
+		events := len(h.commits(did))
+		for range 2 {
+			dry, err := h.DryRun(t.Context(), did, []repostore.Write{create(tid(1), first)}, repostore.Options{})
+			require.NoError(t, err)
+			require.Nil(t, dry.Commit)
+			require.True(t, dry.Writes[0].Changed)
+			require.Equal(t, first.CID, *dry.Writes[0].CID)
+		}
+		require.Empty(t, h.consistent(did))
+		require.Len(t, h.commits(did), events)
+		h.apply(did, create(tid(1), first))
+		_, err := h.DryRun(t.Context(), did, []repostore.Write{put(tid(1), observation(t, "edited", nil))}, repostore.Options{})
+		requireRefusal(t, "ImmutableRecord", err)
+	})
+}
+
 // A batch sees its own earlier writes, and what waits of its DID.
 func TestBatchSeesItself(t *testing.T) {
 	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {

@@ -33,7 +33,7 @@ type batch struct {
 	results []WriteResult
 }
 
-// prepare makes the layer of a batch; nil when no write changes anything. The
+// prepare makes the layer of a batch; nil when there is nothing to commit. The
 // caller has the DID's turn. A panic fails this batch only.
 func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, writes []Write, opts Options) (_ *layer, _ *Result, err error) {
 	defer func() {
@@ -68,8 +68,8 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 		return nil, nil, err
 	}
 	result := &Result{Writes: b.results}
-	if len(b.ops) == 0 {
-		// No commit: without a changed node its CAR would have no MST (trap C).
+	if len(b.ops) == 0 || opts.dryRun {
+		// Without a changed node a commit's CAR would have no MST (trap C).
 		return nil, result, nil
 	}
 	if err := b.sign(ctx); err != nil {

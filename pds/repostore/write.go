@@ -30,6 +30,8 @@ type SwapRecord struct {
 type Options struct {
 	// SwapCommit, when given, must be the head that the batch is applied to.
 	SwapCommit *cid.Cid
+
+	dryRun bool // judge, but make no commit
 }
 
 // Result is what a batch did.
