@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -69,7 +70,7 @@ func NewDirectory(cfg DirectoryConfig) (identity.Directory, error) {
 	if cfg.DevLoopback {
 		base.SkipDNSDomainSuffixes = []string{".test"}
 	}
-	cached := identity.NewCacheDirectory(&loopbackDirectory{BaseDirectory: base, dev: cfg.DevLoopback, client: client},
+	cached := identity.NewCacheDirectory(&foreignDirectory{base: base, dev: cfg.DevLoopback, client: client},
 		identityCacheSize, identityTTL, identityErrorTTL, invalidHandleTTL)
 	return &localDirectory{accounts: cfg.Accounts, foreign: cached}, nil
 }
@@ -172,20 +173,41 @@ func (d *localDirectory) Purge(ctx context.Context, id syntax.AtIdentifier) erro
 	return d.foreign.Purge(ctx, id)
 }
 
-// loopbackDirectory adds what indigo's directory refuses: a did:web on
-// localhost, in development.
-type loopbackDirectory struct {
-	*identity.BaseDirectory
+// foreignDirectory resolves over the network, with indigo's directory, and adds
+// what that lacks. A look-up ends by its own deadline and not with the caller's
+// context: the cache in front keeps the outcome for everybody, and one client
+// that hung up must not make an identity unknown to all.
+type foreignDirectory struct {
+	base   *identity.BaseDirectory
 	dev    bool
 	client http.Client
 }
 
+var _ identity.Directory = (*foreignDirectory)(nil)
+
+// lookupTimeout bounds one look-up: DNS, the handle's file and the document.
+const lookupTimeout = 2 * identityTimeout
+
+func detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+}
+
+func (d *foreignDirectory) LookupDID(ctx context.Context, did syntax.DID) (*identity.Identity, error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	if port, isLocal := strings.CutPrefix(string(did), localWeb); d.dev && isLocal {
+		return d.lookupLocalhost(ctx, did, port)
+	}
+	return d.base.LookupDID(ctx, did)
+}
+
+// localWeb starts a did:web on this machine, which indigo refuses.
 const localWeb = "did:web:localhost%3A"
 
-func (d *loopbackDirectory) LookupDID(ctx context.Context, did syntax.DID) (*identity.Identity, error) {
-	port, isLocal := strings.CutPrefix(string(did), localWeb)
-	if !d.dev || !isLocal {
-		return d.BaseDirectory.LookupDID(ctx, did)
+// lookupLocalhost resolves a did:web on localhost over http, in development.
+func (d *foreignDirectory) lookupLocalhost(ctx context.Context, did syntax.DID, port string) (*identity.Identity, error) {
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return nil, fmt.Errorf("%w: %s names no port", identity.ErrDIDResolutionFailed, did)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost:"+port+"/.well-known/did.json", nil)
 	if err != nil {
@@ -209,8 +231,10 @@ func (d *loopbackDirectory) LookupDID(ctx context.Context, did syntax.DID) (*ide
 
 // LookupHandle answers an error where indigo's answers none: a handle that was
 // not asked of DNS and is not found over HTTP comes back there as the DID "".
-func (d *loopbackDirectory) LookupHandle(ctx context.Context, handle syntax.Handle) (*identity.Identity, error) {
-	did, err := d.ResolveHandle(ctx, handle)
+func (d *foreignDirectory) LookupHandle(ctx context.Context, handle syntax.Handle) (*identity.Identity, error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	did, err := d.base.ResolveHandle(ctx, handle)
 	if err == nil && did == "" {
 		err = fmt.Errorf("%w: %s", identity.ErrHandleNotFound, handle)
 	}
@@ -228,10 +252,24 @@ func (d *loopbackDirectory) LookupHandle(ctx context.Context, handle syntax.Hand
 	if declared != handle.Normalize() {
 		return nil, fmt.Errorf("%w: %s", identity.ErrHandleMismatch, handle)
 	}
-	out := *ident
-	out.Handle = declared
-	return &out, nil
+	ident.Handle = declared
+	return ident, nil
 }
+
+// Lookup is never asked by the cache; it is here for the interface.
+func (d *foreignDirectory) Lookup(ctx context.Context, id syntax.AtIdentifier) (*identity.Identity, error) {
+	if handle, err := id.AsHandle(); err == nil {
+		return d.LookupHandle(ctx, handle)
+	}
+	did, err := id.AsDID()
+	if err != nil {
+		return nil, fmt.Errorf("look up identity: %w", err)
+	}
+	return d.LookupDID(ctx, did)
+}
+
+// Purge has nothing to forget.
+func (d *foreignDirectory) Purge(context.Context, syntax.AtIdentifier) error { return nil }
 
 // foreignTransport bounds what foreign hosts send and chooses the way to them:
 // the PLC directory is configured and trusted, everything else goes to public

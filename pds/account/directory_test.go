@@ -192,3 +192,31 @@ func TestBroughtAlongIdentity(t *testing.T) {
 	require.Equal(t, "https://old.example.com", ident.PDSEndpoint())
 	require.Equal(t, syntax.Handle("alice.test"), ident.Handle)
 }
+
+// The cache in front keeps a failure for a minute: a caller that hangs up must
+// not be the cause of one.
+func TestHangingUpDoesNotSpoilTheCache(t *testing.T) {
+	s := newStore(t, dbtest.Open(t, migrations.PDS, migrations.SQLite))
+	started, goOn := make(chan struct{}), make(chan struct{})
+	dir, err := account.NewDirectory(account.DirectoryConfig{Accounts: s, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		close(started)
+		<-goOn
+		if err := r.Context().Err(); err != nil {
+			return nil, err
+		}
+		return foreignWeb(func(host, _ string) (int, string) { return 200, `{"id":"did:web:` + host + `"}` })(r)
+	})})
+	require.NoError(t, err)
+	ctx, hangUp := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = dir.LookupDID(ctx, "did:web:slow.example.com")
+	}()
+	<-started
+	hangUp()
+	close(goOn)
+	<-done
+	_, err = dir.LookupDID(t.Context(), "did:web:slow.example.com")
+	require.NoError(t, err)
+}

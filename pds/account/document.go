@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -127,9 +128,12 @@ func (s *Store) serviceHost() string {
 	if s.cfg.ServiceDID.Method() != "web" {
 		return s.cfg.PublicURL.Hostname()
 	}
-	// The port is percent-encoded in a did:web.
-	name, _, _ := strings.Cut(s.cfg.ServiceDID.Identifier(), "%3A")
-	return strings.ToLower(name)
+	// The colon before a port is percent-encoded in a did:web.
+	host, err := url.PathUnescape(s.cfg.ServiceDID.Identifier())
+	if err != nil {
+		return ""
+	}
+	return hostName(host)
 }
 
 // ServiceDocument is the DID document of this host.
