@@ -99,6 +99,7 @@ func New(c Config) (*Appview, error) {
 // Register adds the queries to s, and the mapping of this package's errors.
 // All are of class Read, but describeService, which is open.
 func (a *Appview) Register(s *xrpc.Server) error {
+	s.Translate(translate)
 	return errors.Join(
 		register(a, s, "describeService", xrpc.Open, a.describeService),
 		register(a, s, "getObservation", xrpc.Read, a.getObservation),

@@ -83,7 +83,7 @@ func turnPage(p getConversationParams) (index.Page, int64, error) {
 		return at, 0, err
 	}
 	at.After = &index.Position{Key: from.Key, URI: from.URI}
-	return at, max(0, from.Shown), nil
+	return at, max(0, from.Shown), checkPosition(*at.After)
 }
 
 // retracted answers for a conversation whose container is gone.

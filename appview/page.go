@@ -1,6 +1,8 @@
 package appview
 
 import (
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -20,7 +22,28 @@ func page(method string, limit int, cursor string) (index.Page, error) {
 		return p, err
 	}
 	p.After = &after
-	return p, nil
+	return p, checkPosition(after)
+}
+
+// checkPosition refuses what a database could not compare: Postgres knows no
+// NUL. A cursor is not signed, so anybody can make one.
+func checkPosition(at index.Position) error {
+	if strings.ContainsRune(at.Key+at.URI, 0) {
+		return badCursor()
+	}
+	return nil
+}
+
+func badCursor() *xrpc.Error {
+	return xrpc.InvalidRequest("cursor: not one of this list; ask without it for the first page")
+}
+
+// translate maps the index's errors to answers.
+func translate(err error) *xrpc.Error {
+	if errors.Is(err, index.ErrPosition) {
+		return badCursor()
+	}
+	return nil
 }
 
 // cursorOf is the cursor of the page that follows; "" when there is none.

@@ -39,7 +39,7 @@ func (x *Index) Successors(ctx context.Context, v Viewer, uri syntax.ATURI) ([]M
 // all day costs no more than another.
 func (x *Index) CountSource(ctx context.Context, v Viewer, kind, value string, most int) (int, error) {
 	q := newQuery("1", "observations t")
-	q.where("t.source_kind = ? AND t.source_key = ?", kind, indexKey(value))
+	q.where("t.source_kind = ? AND t.source_key = ?", clean(kind), indexKey(value))
 	q.visible(v)
 	var n int
 	if err := x.db.Read.WithContext(ctx).Raw("SELECT COUNT(*) FROM ("+q.sql()+" LIMIT ?) s", append(q.args, most)...).Scan(&n).Error; err != nil {

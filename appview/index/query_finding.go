@@ -3,7 +3,6 @@ package index
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -52,7 +51,7 @@ func (r *findingRow) position() Position {
 // ListFindings lists findings, the newest first.
 func (x *Index) ListFindings(ctx context.Context, v Viewer, f FindingFilter, p Page) (List[Finding], error) {
 	q := newQuery(findingColumns, "findings t")
-	q.whereIf(f.Code != "", "t.code = ?", f.Code)
+	q.whereIf(f.Code != "", "t.code = ?", clean(f.Code))
 	q.whereIf(f.Severity != "", "t.severity = ?", string(f.Severity))
 	q.whereIf(f.DID != "", "t.did = ?", f.DID)
 	q.whereIf(f.URI != "", "t.uri = ?", f.URI)
@@ -63,7 +62,7 @@ func (x *Index) ListFindings(ctx context.Context, v Viewer, f FindingFilter, p P
 	if p.After != nil {
 		var k findingKey
 		if err := json.Unmarshal([]byte(p.After.Key), &k); err != nil {
-			return List[Finding]{}, errors.New("position in a list of findings does not parse")
+			return List[Finding]{}, fmt.Errorf("findings after %q: %w", p.After.Key, ErrPosition)
 		}
 		q.where("(t.at, t.uri, t.code, t.path, t.cid) < (?, ?, ?, ?, ?)", k[0], p.After.URI, k[1], k[2], k[3])
 	}

@@ -115,7 +115,7 @@ func (x *Index) ListObservations(ctx context.Context, v Viewer, f ObservationFil
 	q := newQuery(observationColumns, observationTables)
 	q.whereIf(!f.AllVersions, "t.head")
 	q.whereIf(f.DID != "", "t.did = ?", f.DID)
-	q.whereIf(f.SourceKind != "", "t.source_kind = ?", f.SourceKind)
+	q.whereIf(f.SourceKind != "", "t.source_kind = ?", clean(f.SourceKind))
 	q.whereIf(f.SourceValue != "", "t.source_key = ?", indexKey(f.SourceValue))
 	q.whereIf(f.Method != "", "t.method = ?", indexKey(f.Method))
 	q.whereIf(f.Run != "", "t.run = ?", f.Run)
@@ -267,7 +267,7 @@ func (x *Index) ChainMembers(ctx context.Context, v Viewer, uri syntax.ATURI, p 
 	if p.After != nil {
 		position, err := strconv.ParseInt(p.After.Key, 10, 64)
 		if err != nil {
-			return List[Member]{}, fmt.Errorf("position in a chain: %w", err)
+			return List[Member]{}, fmt.Errorf("chain of %s after %q: %w", uri, p.After.Key, ErrPosition)
 		}
 		q.where("(t.position, t.uri) "+beyond+" (?, ?)", position+root.Position, p.After.URI)
 	}

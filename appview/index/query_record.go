@@ -125,7 +125,7 @@ func (x *Index) Versions(ctx context.Context, v Viewer, uri syntax.ATURI, p Page
 	if p.After != nil {
 		seq, err := strconv.ParseInt(p.After.Key, 10, 64)
 		if err != nil {
-			return List[Version]{}, fmt.Errorf("position of versions: %w", err)
+			return List[Version]{}, fmt.Errorf("versions of %s after %q: %w", uri, p.After.Key, ErrPosition)
 		}
 		q.where("t.seq "+beyond+" ?", seq)
 	}

@@ -1,6 +1,13 @@
 package index
 
-import "github.com/bluesky-social/indigo/atproto/syntax"
+import (
+	"errors"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+)
+
+// ErrPosition is returned by a list for a Page.After that it did not hand out.
+var ErrPosition = errors.New("no position of this list")
 
 // Viewer is for whom a query answers. The zero value sees what any reader may
 // see; whether there may be a reader at all is decided before the index.
