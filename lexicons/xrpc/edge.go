@@ -45,7 +45,7 @@ func (s *Server) edge(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		started := s.now()
 		r, response := c.Request(), c.Response()
-		call := &Call{RequestID: rand.Text()[:16], Writer: response, param: c.Param}
+		call := &Call{RequestID: rand.Text()[:16], Writer: answer{response}, param: c.Param}
 		if ip, err := netip.ParseAddr(c.RealIP()); err == nil {
 			call.ClientIP = ip.Unmap()
 		}
