@@ -6,7 +6,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
+	"github.com/bluesky-social/indigo/atproto/identity"
+	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/stretchr/testify/require"
+
+	"herbarium.garden/pds"
 )
 
 func TestDescribeServer(t *testing.T) {
@@ -272,6 +277,8 @@ func TestRename(t *testing.T) {
 			return h.procedure(t, a.access, "com.atproto.identity.updateHandle", object{"handle": handle})
 		}
 		rename(other.handle).refused(t, 400, "InvalidRequest")
+		rename("scout.example.org").refused(t, 400, "UnsupportedDomain")
+		rename("admin.test").refused(t, 400, "HandleNotAvailable")
 		require.Equal(t, 200, h.do(t, "GET", "/.well-known/atproto-did", "", nil, "Host", a.handle).Status, "a failed change changes nothing")
 		require.Equal(t, 200, rename("Ranger.test").Status)
 		require.Equal(t, a.did, h.query(t, "", "com.atproto.identity.resolveHandle", "handle", "ranger.test").ok(t).str("did"))
@@ -282,4 +289,96 @@ func TestRename(t *testing.T) {
 		require.Equal(t, 200, h.do(t, "GET", "/.well-known/did.json", "", nil, "Host", a.handle).Status, "the DID stays where it was issued")
 		h.procedure(t, admin(), "com.atproto.server.createAccount", object{"handle": a.handle, "password": "long enough"}).refused(t, 400, "InvalidRequest")
 	})
+}
+
+// TestBringAnIdentityAlong is the host's half of a migration: an account for a
+// DID whose document names another host stays closed until it names this one.
+func TestBringAnIdentityAlong(t *testing.T) {
+	const did = "did:web:mine.example.org"
+	key, err := atcrypto.GeneratePrivateKeyK256()
+	require.NoError(t, err)
+	eachHost(t, setting{others: func(t *testing.T) identity.Directory { return directoryOf(t, did, key) }}, func(t *testing.T, h *host) {
+		others := h.others.(*identity.MockDirectory)
+		proof := func(audience string) string {
+			token, err := pds.SignServiceJWT(key, pds.ServiceClaims{
+				Issuer: did, Audience: audience, Method: "com.atproto.server.createAccount", Expires: nowUnix() + 60,
+			})
+			require.NoError(t, err)
+			return "Bearer " + token
+		}
+		seq := h.lastSeq(t)
+		body := object{"handle": "mine.test", "did": did, "password": "long enough"}
+		h.procedure(t, proof("did:web:other.example.org"), "com.atproto.server.createAccount", body).refused(t, 401, "BadJwtAudience")
+		h.procedure(t, admin(), "com.atproto.server.createAccount", body).refused(t, 401, "AuthenticationRequired")
+		body["handle"] = "not.mine.example.org"
+		h.procedure(t, proof(string(h.did)), "com.atproto.server.createAccount", body).refused(t, 400, "InvalidRequest")
+		body["handle"] = "mine.test"
+		a := agent{did: did, handle: "mine.test"}
+		a.access = "Bearer " + h.procedure(t, proof(string(h.did)), "com.atproto.server.createAccount", body).ok(t).str("accessJwt")
+		require.Equal(t, seq, h.lastSeq(t), "nobody is told yet")
+		require.Equal(t, "deactivated", h.query(t, a.access, "com.atproto.server.getSession").ok(t).str("status"))
+		h.create(t, a, note, object{}).refused(t, 401, "AccountDeactivated")
+		h.upload(t, a, []byte("a blob from the old host"), "text/plain").ok(t)
+		status := h.query(t, a.access, "com.atproto.server.checkAccountStatus").ok(t)
+		require.Equal(t, false, status.at("activated"))
+		require.Equal(t, false, status.at("validDid"))
+		require.Empty(t, h.query(t, a.access, "com.atproto.repo.listMissingBlobs").ok(t).list("blobs"))
+
+		h.procedure(t, a.access, "com.atproto.server.activateAccount", nil).refused(t, 400, "InvalidRequest")
+		wanted := h.query(t, a.access, "com.atproto.identity.getRecommendedDidCredentials").ok(t)
+		signing, err := atcrypto.ParsePublicDIDKey(wanted.str("verificationMethods", "atproto"))
+		require.NoError(t, err)
+		others.Insert(identity.Identity{
+			DID: did, Handle: syntax.HandleInvalid,
+			Keys:     map[string]identity.VerificationMethod{"atproto": {Type: "Multikey", PublicKeyMultibase: signing.Multibase()}},
+			Services: map[string]identity.ServiceEndpoint{"atproto_pds": {Type: "AtprotoPersonalDataServer", URL: wanted.str("services", "atproto_pds", "endpoint")}},
+		})
+		require.Equal(t, 200, h.procedure(t, a.access, "com.atproto.server.activateAccount", nil).Status)
+		events, err := h.events.ReadFrom(t.Context(), seq, 10)
+		require.NoError(t, err)
+		var kinds []string
+		for _, e := range events {
+			kinds = append(kinds, string(e.Kind))
+		}
+		require.Equal(t, []string{"#account", "#identity", "#sync"}, kinds)
+		require.Equal(t, true, h.query(t, a.access, "com.atproto.server.checkAccountStatus").ok(t).at("validDid"))
+		h.create(t, a, note, object{}).ok(t)
+	})
+}
+
+func TestDeactivateAndActivate(t *testing.T) {
+	eachHost(t, setting{}, func(t *testing.T, h *host) {
+		a := h.agent(t, "scout")
+		require.Equal(t, 200, h.procedure(t, a.access, "com.atproto.server.deactivateAccount", nil).Status)
+		h.create(t, a, note, object{}).refused(t, 401, "AccountDeactivated")
+		require.Equal(t, 200, h.procedure(t, a.access, "com.atproto.server.activateAccount", nil).Status)
+		h.create(t, a, note, object{}).ok(t)
+	})
+}
+
+func TestTeamOfOtherHosts(t *testing.T) {
+	key, err := atcrypto.GeneratePrivateKeyP256()
+	require.NoError(t, err)
+	const method = "com.atproto.sync.listRepos"
+	for name, tc := range map[string]struct {
+		team   []syntax.DID
+		status int
+	}{"in the team": {[]syntax.DID{theIssuer}, 200}, "a stranger": {nil, 403}} {
+		t.Run(name, func(t *testing.T) {
+			others := func(t *testing.T) identity.Directory { return directoryOf(t, theIssuer, key) }
+			eachHost(t, setting{teamDIDs: tc.team, others: others}, func(t *testing.T, h *host) {
+				token, err := pds.SignServiceJWT(key, pds.ServiceClaims{
+					Issuer: string(theIssuer), Audience: string(h.did), Method: method, Expires: nowUnix() + 60,
+				})
+				require.NoError(t, err)
+				require.Equal(t, tc.status, h.query(t, "Bearer "+token, method).Status)
+				upload, err := pds.SignServiceJWT(key, pds.ServiceClaims{
+					Issuer: string(theIssuer), Audience: string(h.did), Method: "com.atproto.repo.uploadBlob", Expires: nowUnix() + 60,
+				})
+				require.NoError(t, err)
+				r := h.do(t, "POST", "/xrpc/com.atproto.repo.uploadBlob", "Bearer "+upload, strings.NewReader("x"), "Content-Type", "text/plain")
+				require.Equal(t, 403, r.Status, "reading is not having an account")
+			})
+		})
+	}
 }

@@ -219,7 +219,7 @@ type updateAccountHandleInput struct {
 }
 
 func (p *PDS) updateAccountHandle(ctx context.Context, _ xrpc.Viewer, in updateAccountHandleInput) (*xrpc.None, error) {
-	return &xrpc.None{}, notFound(p.rename(ctx, in.DID, in.Handle.Normalize()))
+	return &xrpc.None{}, notFound(p.rename(ctx, in.DID, in.Handle, true))
 }
 
 type adminDeleteAccountInput struct {

@@ -41,6 +41,7 @@ type writeResult struct {
 	URI              syntax.ATURI              `json:"uri,omitempty"`
 	CID              string                    `json:"cid,omitempty"`
 	ValidationStatus lexicons.ValidationStatus `json:"validationStatus,omitempty"`
+	Findings         []lexicons.Finding        `json:"findings,omitempty"`
 }
 
 // applyWrites makes one commit of up to repostore.MaxWrites writes, or none.
@@ -56,56 +57,53 @@ func (p *PDS) applyWrites(ctx context.Context, v xrpc.Viewer, in applyWritesInpu
 	if err != nil {
 		return nil, err
 	}
-	if len(batch.writes) == 0 {
+	if len(batch) == 0 {
 		return &applyWritesOutput{Results: []writeResult{}}, nil
 	}
-	result, err := p.apply(ctx, v.DID, batch.writes, options)
+	writes := make([]repostore.Write, len(batch))
+	for i, w := range batch {
+		writes[i] = w.Write
+	}
+	result, err := p.apply(ctx, v.DID, writes, options)
 	if err != nil {
 		return nil, err
 	}
-	return batch.view(result), nil
+	return viewBatch(batch, result), nil
 }
 
-// batch is the writes of one call with what the lexicons say of each.
-type batch struct {
-	writes   []repostore.Write
-	statuses []lexicons.ValidationStatus
-}
-
-func (p *PDS) parseBatch(did syntax.DID, in applyWritesInput) (batch, error) {
-	var b batch
+func (p *PDS) parseBatch(did syntax.DID, in applyWritesInput) ([]parsedWrite, error) {
+	batch := make([]parsedWrite, len(in.Writes))
 	mode := validationMode(in.Validate)
 	for i, raw := range in.Writes {
-		w, status, err := p.parseBatchWrite(did, raw, mode)
+		w, err := p.parseBatchWrite(did, raw, mode)
 		if err != nil {
-			return batch{}, inBatch(i, err)
+			return nil, inBatch(i, err)
 		}
-		b.writes = append(b.writes, w)
-		b.statuses = append(b.statuses, status)
+		batch[i] = w
 	}
-	return b, nil
+	return batch, nil
 }
 
-func (p *PDS) parseBatchWrite(did syntax.DID, raw json.RawMessage, mode lexicons.ValidationMode) (repostore.Write, lexicons.ValidationStatus, error) {
+func (p *PDS) parseBatchWrite(did syntax.DID, raw json.RawMessage, mode lexicons.ValidationMode) (parsedWrite, error) {
 	var w batchWrite
 	if err := json.Unmarshal(raw, &w); err != nil {
-		return repostore.Write{}, "", xrpc.InvalidRequest("a write is malformed; see the lexicon of %s", applyWritesMethod)
+		return parsedWrite{}, xrpc.InvalidRequest("a write is malformed; see the lexicon of %s", applyWritesMethod)
 	}
 	switch w.Type {
 	case applyWritesMethod + "#create":
 		return p.parseWrite(did, lexicons.Create, w.Collection, p.keyOrNew(w.RecordKey), w.Value, mode)
 	case applyWritesMethod + "#update":
 		if w.RecordKey == nil {
-			return repostore.Write{}, "", xrpc.InvalidRequest("an update names no rkey; add it")
+			return parsedWrite{}, xrpc.InvalidRequest("an update names no rkey; add it")
 		}
 		return p.parseWrite(did, lexicons.Update, w.Collection, *w.RecordKey, w.Value, mode)
 	case applyWritesMethod + "#delete":
 		if w.RecordKey == nil {
-			return repostore.Write{}, "", xrpc.InvalidRequest("a delete names no rkey; add it")
+			return parsedWrite{}, xrpc.InvalidRequest("a delete names no rkey; add it")
 		}
-		return repostore.Write{Action: lexicons.Delete, Collection: w.Collection, RecordKey: *w.RecordKey}, "", nil
+		return parsedWrite{Write: repostore.Write{Action: lexicons.Delete, Collection: w.Collection, RecordKey: *w.RecordKey}}, nil
 	default:
-		return repostore.Write{}, "", xrpc.InvalidRequest("$type of a write is not known; use %s#create, #update or #delete", applyWritesMethod)
+		return parsedWrite{}, xrpc.InvalidRequest("$type of a write is not known; use %s#create, #update or #delete", applyWritesMethod)
 	}
 }
 
@@ -128,12 +126,14 @@ func inBatch(i int, err error) error {
 	return err
 }
 
-func (b batch) view(result *repostore.Result) *applyWritesOutput {
-	out := &applyWritesOutput{Commit: viewCommit(result.Commit), Results: make([]writeResult, len(b.writes))}
-	for i, w := range b.writes {
+func viewBatch(batch []parsedWrite, result *repostore.Result) *applyWritesOutput {
+	out := &applyWritesOutput{Commit: viewCommit(result.Commit), Results: make([]writeResult, len(batch))}
+	for i, w := range batch {
 		r := writeResult{Type: applyWritesMethod + "#" + string(w.Action) + "Result"}
 		if w.Action != lexicons.Delete {
-			r.URI, r.CID, r.ValidationStatus = result.Writes[i].URI, result.Writes[i].CID.String(), b.statuses[i]
+			written := result.Writes[i]
+			r.URI, r.CID, r.ValidationStatus = written.URI, written.CID.String(), w.status
+			r.Findings = append(w.findings, written.Findings...)
 		}
 		out.Results[i] = r
 	}

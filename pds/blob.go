@@ -19,6 +19,7 @@ import (
 func (p *PDS) registerBlob(s *xrpc.Server) error {
 	return errors.Join(
 		xrpc.Upload(s, "com.atproto.repo.uploadBlob", xrpc.Member, p.uploadBlob, xrpc.MaxBody(p.blobs.Limit())),
+		xrpc.Query(s, "com.atproto.repo.listMissingBlobs", xrpc.AccessToken, p.listMissingBlobs),
 		xrpc.Stream(s, "com.atproto.sync.getBlob", xrpc.Read, p.getBlob),
 	)
 }
@@ -80,6 +81,21 @@ func uploadError(err error, limit int64) error {
 		return xrpc.InvalidRequest("the request body ended early; send it again")
 	}
 	return fmt.Errorf("upload blob: %w", err)
+}
+
+type listMissingBlobsOutput struct {
+	Blobs []missingBlob `json:"blobs"`
+}
+
+type missingBlob struct {
+	CID       string       `json:"cid"`
+	RecordURI syntax.ATURI `json:"recordUri"`
+}
+
+// listMissingBlobs has nothing to list: the repo takes no reference to a blob
+// that was not uploaded first.
+func (p *PDS) listMissingBlobs(context.Context, xrpc.Viewer, cursorParams) (*listMissingBlobsOutput, error) {
+	return &listMissingBlobsOutput{}, nil
 }
 
 type getBlobParams struct {

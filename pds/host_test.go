@@ -43,7 +43,7 @@ type setting struct {
 	teamDIDs   []syntax.DID
 	bucket     blobstore.Bucket
 	proxy      *http.Client
-	others     identity.Directory // answers for DIDs that are not hosted
+	others     func(*testing.T) identity.Directory // knows DIDs that are not hosted
 }
 
 // host is a whole repo host behind real HTTP.
@@ -55,6 +55,7 @@ type host struct {
 	repos    *repostore.Store
 	events   *sequencer.Sequencer
 	db       *migrations.DB
+	others   identity.Directory
 }
 
 // eachHost runs fn against a fresh host on each database.
@@ -100,7 +101,8 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	directory, err := account.NewDirectory(account.DirectoryConfig{Accounts: h.accounts, DevLoopback: true, Listener: address})
 	require.NoError(t, err)
 	if set.others != nil {
-		directory = firstOf{directory, set.others}
+		h.others = set.others(t)
+		directory = firstOf{directory, h.others}
 	}
 	quiet := slog.New(slog.NewTextHandler(testLog{t}, nil))
 	host, err := pds.New(pds.Config{

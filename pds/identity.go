@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"gorm.io/gorm"
@@ -18,6 +17,7 @@ func (p *PDS) registerIdentity(s *xrpc.Server) error {
 	return errors.Join(
 		xrpc.Query(s, "com.atproto.identity.resolveHandle", xrpc.Open, p.resolveHandle),
 		xrpc.Procedure(s, "com.atproto.identity.updateHandle", xrpc.AccessToken, p.updateHandle),
+		xrpc.Query(s, "com.atproto.identity.getRecommendedDidCredentials", xrpc.AccessToken, p.getRecommendedDidCredentials),
 	)
 }
 
@@ -40,7 +40,7 @@ func (p *PDS) resolveHandle(ctx context.Context, _ xrpc.Viewer, in resolveHandle
 	if !errors.Is(err, account.ErrNotFound) {
 		return nil, err
 	}
-	if p.isOwnName(handle) {
+	if p.accounts.OwnsDomain(handle) {
 		return nil, xrpc.Errorf(400, "HandleNotFound", "Unable to resolve handle; no active account here has it")
 	}
 	ident, err := p.directory.LookupHandle(ctx, handle)
@@ -53,15 +53,6 @@ func (p *PDS) resolveHandle(ctx context.Context, _ xrpc.Viewer, in resolveHandle
 	return &resolveHandleOutput{DID: ident.DID}, nil
 }
 
-func (p *PDS) isOwnName(handle syntax.Handle) bool {
-	for _, domain := range p.cfg.HandleDomains {
-		if strings.HasSuffix(string(handle), domain) {
-			return true
-		}
-	}
-	return false
-}
-
 type updateHandleInput struct {
 	Handle syntax.Handle `json:"handle"`
 }
@@ -70,13 +61,27 @@ func (p *PDS) updateHandle(ctx context.Context, v xrpc.Viewer, in updateHandleIn
 	if err := mayWrite(v); err != nil {
 		return nil, err
 	}
-	return &xrpc.None{}, p.rename(ctx, v.DID, in.Handle.Normalize())
+	return &xrpc.None{}, p.rename(ctx, v.DID, in.Handle, false)
 }
 
-// rename gives an account another handle and announces it, also when nothing
-// changes: that is how a client asks for the identity to be looked at again.
-func (p *PDS) rename(ctx context.Context, did syntax.DID, handle syntax.Handle) error {
-	err := p.changeAccount(ctx, did, func(tx *gorm.DB) ([]sequencer.Draft, error) {
+// rename gives an account another handle under a domain of this host and
+// announces it, also when nothing changes: that is how a client asks for the
+// identity to be looked at again.
+func (p *PDS) rename(ctx context.Context, did syntax.DID, handle syntax.Handle, byAdmin bool) error {
+	handle, err := p.accounts.CheckHandle(handle, byAdmin)
+	if err != nil {
+		return err
+	}
+	before, err := p.accounts.Get(ctx, did)
+	if err != nil {
+		return err
+	}
+	if before.Identity == account.PLC && before.Handle != handle {
+		if err := p.renameInPLC(ctx, before, handle); err != nil {
+			return fmt.Errorf("rename %s: %w", did, err)
+		}
+	}
+	err = p.changeAccount(ctx, did, func(tx *gorm.DB) ([]sequencer.Draft, error) {
 		a, err := p.accounts.SetHandleTx(ctx, tx, did, handle)
 		if err != nil {
 			return nil, err
@@ -87,6 +92,73 @@ func (p *PDS) rename(ctx context.Context, did syntax.DID, handle syntax.Handle) 
 		return fmt.Errorf("rename %s: %w", did, err)
 	}
 	return nil
+}
+
+// renameInPLC takes the handle here first, so that a name which is not free
+// never gets into the PLC log, and gives it back when the directory says no.
+func (p *PDS) renameInPLC(ctx context.Context, before account.Account, handle syntax.Handle) error {
+	set := func(to syntax.Handle) error {
+		return p.changeAccount(ctx, before.DID, func(tx *gorm.DB) ([]sequencer.Draft, error) {
+			_, err := p.accounts.SetHandleTx(ctx, tx, before.DID, to)
+			return nil, err
+		})
+	}
+	if err := set(handle); err != nil {
+		return err
+	}
+	err := p.accounts.UpdatePLC(ctx, before.DID, func(op *account.PLCOperation) {
+		op.AlsoKnownAs = []string{"at://" + handle.String()}
+	})
+	if err != nil {
+		return errors.Join(err, set(before.Handle))
+	}
+	return nil
+}
+
+type recommendedCredentials struct {
+	RotationKeys        []string                          `json:"rotationKeys,omitempty"`
+	AlsoKnownAs         []string                          `json:"alsoKnownAs"`
+	VerificationMethods map[string]string                 `json:"verificationMethods"` // did:key by fragment
+	Services            map[string]recommendedCredService `json:"services"`
+}
+
+type recommendedCredService struct {
+	Type     string `json:"type"`
+	Endpoint string `json:"endpoint"`
+}
+
+// getRecommendedDidCredentials says what the DID document of an account has to
+// name while this host is its home.
+func (p *PDS) getRecommendedDidCredentials(ctx context.Context, v xrpc.Viewer, _ xrpc.None) (*recommendedCredentials, error) {
+	a, err := p.accounts.Get(ctx, v.DID)
+	if err != nil {
+		return nil, err
+	}
+	signing, err := p.accounts.SigningKey(ctx, v.DID)
+	if err != nil {
+		return nil, err
+	}
+	out := &recommendedCredentials{
+		AlsoKnownAs: []string{"at://" + a.Handle.String()},
+		Services:    map[string]recommendedCredService{pdsService: {"AtprotoPersonalDataServer", p.cfg.PublicURL.String()}},
+	}
+	public, err := signing.PublicKey()
+	if err != nil {
+		return nil, fmt.Errorf("public key of %s: %w", v.DID, err)
+	}
+	out.VerificationMethods = map[string]string{"atproto": public.DIDKey()}
+	if v.DID.Method() != "plc" {
+		return out, nil
+	}
+	rotation, err := p.accounts.RotationKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if public, err = rotation.PublicKey(); err != nil {
+		return nil, fmt.Errorf("rotation key: %w", err)
+	}
+	out.RotationKeys = []string{public.DIDKey()}
+	return out, nil
 }
 
 // changeAccount runs change in a transaction and makes known what it changed.

@@ -18,7 +18,7 @@ import (
 )
 
 // elsewhere is a service of another host, and a directory that knows it.
-func elsewhere(t *testing.T, handler http.Handler) identity.Directory {
+func elsewhere(t *testing.T, handler http.Handler) func(*testing.T) identity.Directory {
 	t.Helper()
 	upstream := httptest.NewServer(handler)
 	t.Cleanup(upstream.Close)
@@ -37,7 +37,7 @@ func elsewhere(t *testing.T, handler http.Handler) identity.Directory {
 			"file":     {Type: "View", URL: "file:///etc/passwd"},
 		},
 	})
-	return dir
+	return func(*testing.T) identity.Directory { return dir }
 }
 
 const viewMethod = "org.example.view.getThings"

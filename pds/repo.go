@@ -41,12 +41,13 @@ func viewCommit(c *repostore.CommitMeta) *commitMeta {
 }
 
 // writtenRecord is what createRecord and putRecord answer. Commit is absent
-// when nothing changed.
+// when nothing changed. Findings are what the rules remark without refusing.
 type writtenRecord struct {
 	URI              syntax.ATURI              `json:"uri"`
 	CID              string                    `json:"cid"`
 	Commit           *commitMeta               `json:"commit,omitempty"`
 	ValidationStatus lexicons.ValidationStatus `json:"validationStatus,omitempty"`
+	Findings         []lexicons.Finding        `json:"findings,omitempty" xrpc:"extra"`
 }
 
 type createRecordInput struct {
@@ -63,11 +64,11 @@ func (p *PDS) createRecord(ctx context.Context, v xrpc.Viewer, in createRecordIn
 	if err != nil {
 		return nil, err
 	}
-	w, status, err := p.parseWrite(v.DID, lexicons.Create, in.Collection, p.keyOrNew(in.RecordKey), in.Record, validationMode(in.Validate))
+	w, err := p.parseWrite(v.DID, lexicons.Create, in.Collection, p.keyOrNew(in.RecordKey), in.Record, validationMode(in.Validate))
 	if err != nil {
 		return nil, err
 	}
-	return p.applyOne(ctx, v.DID, w, status, options)
+	return p.applyOne(ctx, v.DID, w, options)
 }
 
 type putRecordInput struct {
@@ -85,14 +86,14 @@ func (p *PDS) putRecord(ctx context.Context, v xrpc.Viewer, in putRecordInput) (
 	if err != nil {
 		return nil, err
 	}
-	w, status, err := p.parseWrite(v.DID, repostore.Put, in.Collection, in.RecordKey, in.Record, validationMode(in.Validate))
+	w, err := p.parseWrite(v.DID, repostore.Put, in.Collection, in.RecordKey, in.Record, validationMode(in.Validate))
 	if err != nil {
 		return nil, err
 	}
 	if w.SwapRecord, err = swapOf(in.SwapRecord); err != nil {
 		return nil, err
 	}
-	return p.applyOne(ctx, v.DID, w, status, options)
+	return p.applyOne(ctx, v.DID, w, options)
 }
 
 type deleteRecordInput struct {
@@ -127,14 +128,15 @@ func (p *PDS) deleteRecord(ctx context.Context, v xrpc.Viewer, in deleteRecordIn
 	return &deleteRecordOutput{Commit: viewCommit(result.Commit)}, nil
 }
 
-func (p *PDS) applyOne(ctx context.Context, did syntax.DID, w repostore.Write, status lexicons.ValidationStatus, options repostore.Options) (*writtenRecord, error) {
-	result, err := p.apply(ctx, did, []repostore.Write{w}, options)
+func (p *PDS) applyOne(ctx context.Context, did syntax.DID, w parsedWrite, options repostore.Options) (*writtenRecord, error) {
+	result, err := p.apply(ctx, did, []repostore.Write{w.Write}, options)
 	if err != nil {
 		return nil, err
 	}
+	written := result.Writes[0]
 	return &writtenRecord{
-		URI: result.Writes[0].URI, CID: result.Writes[0].CID.String(),
-		Commit: viewCommit(result.Commit), ValidationStatus: status,
+		URI: written.URI, CID: written.CID.String(), Commit: viewCommit(result.Commit),
+		ValidationStatus: w.status, Findings: append(w.findings, written.Findings...),
 	}, nil
 }
 
@@ -196,25 +198,30 @@ func validationMode(validate *bool) lexicons.ValidationMode {
 	}
 }
 
+// parsedWrite is a write that nothing but the state of the repo can still
+// refuse.
+type parsedWrite struct {
+	repostore.Write
+	status   lexicons.ValidationStatus
+	findings []lexicons.Finding // remarks that do not refuse it
+}
+
 // parseWrite makes a write of a client's record: data model, lexicon and the
 // rules that need no state. What needs the repo is Apply's.
-func (p *PDS) parseWrite(did syntax.DID, action lexicons.Action, collection syntax.NSID, rkey syntax.RecordKey, raw json.RawMessage, mode lexicons.ValidationMode) (repostore.Write, lexicons.ValidationStatus, error) {
-	if mode == lexicons.ValidateSkip && lexicons.Enforced(collection) {
-		return repostore.Write{}, "", validationRequired(collection)
+func (p *PDS) parseWrite(did syntax.DID, action lexicons.Action, collection syntax.NSID, rkey syntax.RecordKey, raw json.RawMessage, mode lexicons.ValidationMode) (parsedWrite, error) {
+	if err := lexicons.RequireValidation(collection, mode); err != nil {
+		return parsedWrite{}, err
 	}
 	record, err := lexicons.ParseJSON(collection, raw)
 	if err != nil {
-		return repostore.Write{}, "", err
+		return parsedWrite{}, err
 	}
-	status, err := p.catalog.Validate(record, rkey, mode)
-	if err != nil {
-		return repostore.Write{}, "", err
+	w := parsedWrite{Write: repostore.Write{Action: action, Collection: collection, RecordKey: rkey, Record: record}}
+	if w.status, err = p.catalog.Validate(record, rkey, mode); err != nil {
+		return parsedWrite{}, err
 	}
-	w := repostore.Write{Action: action, Collection: collection, RecordKey: rkey, Record: record}
-	if err := lexicons.RefusedBy(p.rules.CheckRecord(p.changeOf(did, w))); err != nil {
-		return repostore.Write{}, "", err
-	}
-	return w, status, nil
+	w.findings = p.rules.CheckRecord(p.changeOf(did, w.Write))
+	return w, lexicons.RefusedBy(w.findings)
 }
 
 // changeOf is a write as the rules see it before the state is known. A put is

@@ -151,3 +151,18 @@ func TestPlainRoutes(t *testing.T) {
 		require.Equal(t, 404, h.do(t, "GET", "/tls-check", "", nil).Status)
 	})
 }
+
+func TestHealthTellsOfALostDatabase(t *testing.T) {
+	eachHost(t, setting{}, func(t *testing.T, h *host) {
+		read, err := h.db.Read.DB()
+		require.NoError(t, err)
+		require.NoError(t, read.Close())
+		sick := h.do(t, "GET", "/xrpc/_health", "", nil)
+		require.Equal(t, 503, sick.Status)
+		require.Equal(t, object{"version": "test", "error": "Service Unavailable"}, sick.object(t))
+		require.Equal(t, 503, h.do(t, "GET", "/readyz", "", nil).Status)
+		require.Equal(t, 200, h.do(t, "GET", "/livez", "", nil).Status, "a restart would not help")
+		message := h.query(t, "", "com.atproto.identity.resolveHandle", "handle", "unheard-of.test").refused(t, 500, "InternalServerError")
+		require.NotContains(t, message, "sql", "the text of a fault stays here")
+	})
+}

@@ -46,6 +46,9 @@ func (p *PDS) createAccount(ctx context.Context, v xrpc.Viewer, in createAccount
 		if err := provesDID(ctx, v, *in.DID); err != nil {
 			return nil, err
 		}
+		if err := p.provesHandle(ctx, *in.DID, params.Handle); err != nil {
+			return nil, err
+		}
 		params.DID = *in.DID
 	}
 	if in.Password == "" && !v.IsAdmin() {
@@ -79,6 +82,19 @@ func provesDID(ctx context.Context, v xrpc.Viewer, did syntax.DID) error {
 		return call.CredentialErr
 	}
 	return xrpc.Errorf(http.StatusUnauthorized, "AuthenticationRequired", "an account for an existing DID needs proof of it; send a service token by %s with aud this server and lxm com.atproto.server.createAccount", did)
+}
+
+// provesHandle refuses a handle of another domain that does not point to the
+// DID, and back.
+func (p *PDS) provesHandle(ctx context.Context, did syntax.DID, handle syntax.Handle) error {
+	if p.accounts.OwnsDomain(handle) {
+		return nil
+	}
+	ident, err := p.directory.LookupDID(ctx, did)
+	if err != nil || ident.Handle != handle {
+		return xrpc.InvalidRequest("External handle did not resolve to DID; let %s and the DID document name each other, or take a handle of this host", handle)
+	}
+	return nil
 }
 
 // openAccount makes the account and its repo and announces them, in one
