@@ -1,2 +1,33 @@
-// Package pds owns the com.atproto.* handlers, garden.herbarium.validateRecord, the host's admin methods, authentication, proxying and rate limits.
+// Package pds is the face of the repo host.
+//
+// # Owns
+//
+// The handlers of the com.atproto.* methods, garden.herbarium.validateRecord
+// and the host's plain routes (wellknown.go); who a request comes from
+// ([Authenticator]); the table that maps the rooms' errors to answers
+// (errors.go); proxying to other services in an account's name (proxy.go).
+//
+// # Hides
+//
+// That accounts, repos, events and blobs live in four rooms. A handler parses,
+// authorises, calls one of them and maps the result.
+//
+// # Invariants
+//
+//   - Every route is classified (xrpc.Access); in visibility team only those
+//     of DESIGN section 1 answer without a credential. routes_test.go walks
+//     them all.
+//   - The text of an error that is not in the table of errors.go never leaves
+//     the process.
+//   - A record is served as JSON of the stored bytes, and those bytes are never
+//     encoded again.
+//   - What changes an account and the event that tells of it commit together.
+//   - A user's token is never sent on. A service gets a token of its own, for
+//     one method, for a minute.
+//
+// # Does not
+//
+// It keeps no state of its own but bounded memories against replay, starts no
+// goroutine, and never reads the appview's tables. Rate limits are not here
+// yet; the number of passwords checked at once is bounded by package account.
 package pds
