@@ -93,11 +93,11 @@ func (w *writer) factsOf(row *journalRow, was *recordRow) (facts, error) {
 		if was == nil || was.State == string(StateDeleted) {
 			return f, nil
 		}
-		var old []byte
-		if err := w.tx.Raw("SELECT record FROM journal WHERE seq = ?", was.Seq).Scan(&old).Error; err != nil {
+		old, err := w.shown(was)
+		if err != nil {
 			return f, err
 		}
-		if before, err := lexicons.ParseCBOR(row.collection(), old); err == nil {
+		if before, err := lexicons.ParseCBOR(row.collection(), old.Record); err == nil {
 			for _, kind := range lexicons.CompareMessages(before.Value, rec.Value).Kinds {
 				f.Rewrites = append(f.Rewrites, string(kind))
 			}

@@ -59,8 +59,7 @@ func (a *author) uri(collection syntax.NSID, rkey string) syntax.ATURI {
 }
 
 // put makes the commit that creates or rewrites a record.
-func (a *author) put(t testing.TB, collection syntax.NSID, rkey string, value map[string]any) (*index.Commit, lexicons.StrongRef) {
-	t.Helper()
+func (a *author) put(t require.TestingT, collection syntax.NSID, rkey string, value map[string]any) (*index.Commit, lexicons.StrongRef) {
 	rec, err := lexicons.ParseValue(collection, value)
 	require.NoError(t, err)
 	op := index.Operation{Action: lexicons.Create, Collection: collection, RecordKey: syntax.RecordKey(rkey), CID: rec.CID, Record: rec.CBOR}
