@@ -108,7 +108,8 @@ func run(t testing.TB, binary, address, data, sidecar string) error {
 	t.Helper()
 	var log bytes.Buffer
 	// Metadata lies beside the data: not every file system has extended attributes.
-	cmd := exec.Command(binary, "--port", address, "--quiet", "posix", "--sidecar", sidecar, data)
+	// Not the test's context, which ends before its cleanups: they may need the server.
+	cmd := exec.CommandContext(context.Background(), binary, "--port", address, "--quiet", "posix", "--sidecar", sidecar, data)
 	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+accessKey, "ROOT_SECRET_ACCESS_KEY="+secretKey)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
@@ -154,7 +155,8 @@ func waitUntilUp(endpoint string, exited <-chan struct{}) error {
 }
 
 func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	var config net.ListenConfig
+	listener, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
