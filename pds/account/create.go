@@ -87,7 +87,7 @@ func (s *Store) Prepare(ctx context.Context, params Params) (*Prepared, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.row.Password = &phc
+		p.row.Password, p.row.PasswordSetAt = &phc, &p.row.CreatedAt
 	}
 	return p, nil
 }

@@ -21,7 +21,7 @@ func (s *Store) Login(ctx context.Context, identifier, password string, allowTak
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return Account{}, Tokens{}, err
 	}
-	scope, appPassword, err := s.checkPassword(ctx, row, password)
+	scope, shown, err := s.checkPassword(ctx, row, password)
 	if err != nil {
 		return Account{}, Tokens{}, err
 	}
@@ -38,7 +38,7 @@ func (s *Store) Login(ctx context.Context, identifier, password string, allowTak
 	case Suspended:
 		return Account{}, Tokens{}, ErrSuspended
 	}
-	tokens, err := s.startSession(ctx, a.DID, scope, appPassword)
+	tokens, err := s.startSession(ctx, a.DID, scope, shown)
 	if err != nil {
 		return Account{}, Tokens{}, err
 	}
@@ -64,29 +64,29 @@ func (s *Store) findByIdentifier(ctx context.Context, identifier string) (accoun
 
 // checkPassword answers what the password opens. The zero row is compared with
 // a decoy.
-func (s *Store) checkPassword(ctx context.Context, row accountRow, password string) (Scope, *string, error) {
+func (s *Store) checkPassword(ctx context.Context, row accountRow, password string) (Scope, credential, error) {
 	if row.DID != "" && looksLikeAppPassword(password) {
 		app, err := s.findAppPassword(ctx, syntax.DID(row.DID), password)
 		if err != nil {
-			return "", nil, err
+			return "", credential{}, err
 		}
 		if app != nil {
-			return app.scope(), &app.Name, nil
+			return app.scope(), credential{appPassword: &app.Name}, nil
 		}
 	}
 	ok, outdated, err := s.hasher.verify(ctx, value(row.Password), password)
 	if err != nil {
-		return "", nil, fmt.Errorf("check password: %w", err)
+		return "", credential{}, fmt.Errorf("check password: %w", err)
 	}
 	if !ok {
-		return "", nil, ErrCredentials
+		return "", credential{}, ErrCredentials
 	}
 	if outdated {
 		if err := s.rehash(ctx, row, password); err != nil {
-			return "", nil, err
+			return "", credential{}, err
 		}
 	}
-	return ScopeAccess, nil, nil
+	return ScopeAccess, credential{passwordSetAt: row.PasswordSetAt}, nil
 }
 
 // rehash replaces a hash that was made with other parameters, unless the

@@ -19,6 +19,7 @@ type accountRow struct {
 	Email          *string
 	EmailConfirmed *string
 	Password       *string
+	PasswordSetAt  *string
 	CreatedAt      string
 	ChangedAt      string
 	DeactivatedAt  *string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 
 	"herbarium.garden/migrations"
 )
@@ -96,10 +97,40 @@ func (s *Store) randomID() (string, error) {
 // StartSession opens a session for an account that proved itself otherwise:
 // just created, or signed in by key.
 func (s *Store) StartSession(ctx context.Context, did syntax.DID, scope Scope) (Tokens, error) {
-	return s.startSession(ctx, did, scope, nil)
+	return s.startSession(ctx, did, scope, credential{})
 }
 
-func (s *Store) startSession(ctx context.Context, did syntax.DID, scope Scope, appPassword *string) (Tokens, error) {
+// credential is what a sign-in showed; the zero value when it was none of
+// these.
+type credential struct {
+	passwordSetAt *string // of the password that was checked
+	appPassword   *string // its name
+}
+
+// hold refuses a credential that was taken away since it was checked, and keeps
+// the rest from being taken away before the transaction (tx) commits: whoever
+// does it next then finds the session and ends it. On SQLite there is one
+// writer anyway.
+func (c credential) hold(tx *gorm.DB, did syntax.DID) error {
+	held := func(query *gorm.DB) error {
+		var one []int
+		err := query.Clauses(clause.Locking{Strength: clause.LockingStrengthShare}).Select("1").Limit(1).Scan(&one).Error
+		if err == nil && len(one) == 0 {
+			err = ErrCredentials
+		}
+		return err
+	}
+	account := tx.Table("accounts").Where("did = ? AND deleted_at IS NULL", string(did))
+	if c.passwordSetAt != nil {
+		account = account.Where("password_set_at = ?", *c.passwordSetAt)
+	}
+	if err := held(account); err != nil || c.appPassword == nil {
+		return err
+	}
+	return held(tx.Table("app_passwords").Where("did = ? AND name = ?", string(did), *c.appPassword))
+}
+
+func (s *Store) startSession(ctx context.Context, did syntax.DID, scope Scope, shown credential) (Tokens, error) {
 	sid, err := s.randomID()
 	if err != nil {
 		return Tokens{}, err
@@ -110,12 +141,11 @@ func (s *Store) startSession(ctx context.Context, did syntax.DID, scope Scope, a
 	}
 	now := s.cfg.Now()
 	expires := now.Add(RefreshLifetime)
-	session := sessionRow{SID: sid, DID: string(did), Scope: string(scope), AppPassword: appPassword,
+	session := sessionRow{SID: sid, DID: string(did), Scope: string(scope), AppPassword: shown.appPassword,
 		CreatedAt: migrations.FormatTime(now), ExpiresAt: migrations.FormatTime(expires)}
 	refresh := refreshRow{JTI: jti, SID: sid, CreatedAt: session.CreatedAt, ExpiresAt: session.ExpiresAt}
 	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
-		// Against an app password revoked, or an account deleted, since the check.
-		if err := stillAllowed(ctx, tx, did, appPassword); err != nil {
+		if err := shown.hold(tx, did); err != nil {
 			return err
 		}
 		if err := tx.Create(&session).Error; err != nil {
@@ -127,17 +157,6 @@ func (s *Store) startSession(ctx context.Context, did syntax.DID, scope Scope, a
 		return Tokens{}, fmt.Errorf("start session of %s: %w", did, err)
 	}
 	return s.tokensOf(session, jti, expires)
-}
-
-func stillAllowed(ctx context.Context, tx *gorm.DB, did syntax.DID, appPassword *string) error {
-	ok, err := exists(ctx, tx, "accounts", "did = ? AND deleted_at IS NULL", string(did))
-	if err == nil && ok && appPassword != nil {
-		ok, err = exists(ctx, tx, "app_passwords", "did = ? AND name = ?", string(did), *appPassword)
-	}
-	if err == nil && !ok {
-		err = ErrCredentials
-	}
-	return err
 }
 
 // tokensOf mints a pair; expires is that of the refresh token.

@@ -273,6 +273,31 @@ func TestPasswordChangeEndsSessions(t *testing.T) {
 	})
 }
 
+// A sign-in that was checked before a password change must not survive it by
+// committing after it.
+func TestSignInRacingAPasswordChange(t *testing.T) {
+	each(t, func(t *testing.T, db *migrations.DB) {
+		s := newStore(t, db, func(c *account.Config) { c.PasswordWorkers = 8 })
+		did := mustCreate(t, s, db, "alice.test").DID
+		passwords := []string{"correct horse", "battery staple", "third password"}
+		for i := range len(passwords) - 1 {
+			tokens := make([]account.Tokens, 6)
+			var wg sync.WaitGroup
+			for j := range tokens {
+				wg.Go(func() { _, tokens[j], _ = s.Login(t.Context(), "alice.test", passwords[i], false) })
+			}
+			require.NoError(t, s.SetPassword(t.Context(), did, passwords[i+1]))
+			wg.Wait()
+			for _, got := range tokens {
+				if got.Access != "" {
+					_, err := s.VerifyAccess(t.Context(), got.Access)
+					require.ErrorIs(t, err, account.ErrTokenExpired)
+				}
+			}
+		}
+	})
+}
+
 func TestOldHashIsRenewed(t *testing.T) {
 	each(t, func(t *testing.T, db *migrations.DB) {
 		s := newStore(t, db)

@@ -87,7 +87,8 @@ func (s *Store) LiftSuspensionTx(ctx context.Context, tx *gorm.DB, did syntax.DI
 func (s *Store) DeleteTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Account, error) {
 	now := s.nowText()
 	a, err := s.change(ctx, tx, did, map[string]any{
-		"deleted_at": now, "handle": nil, "email": nil, "email_confirmed": nil, "password": nil, "delete_after": nil,
+		"deleted_at": now, "handle": nil, "email": nil, "email_confirmed": nil, "password": nil, "password_set_at": nil,
+		"delete_after": nil,
 	})
 	if err != nil {
 		return Account{}, err
@@ -141,7 +142,7 @@ func (s *Store) SetPassword(ctx context.Context, did syntax.DID, password string
 		return fmt.Errorf("set password of %s: %w", did, err)
 	}
 	err = s.endSessions(ctx, func(tx *gorm.DB) error {
-		_, err := s.change(ctx, tx, did, map[string]any{"password": phc})
+		_, err := s.change(ctx, tx, did, map[string]any{"password": phc, "password_set_at": s.nowText()})
 		return err
 	}, "did = ?", string(did))
 	if err != nil {

@@ -8,6 +8,7 @@ CREATE TABLE accounts (
     email           TEXT COLLATE "C" UNIQUE,   -- lower case; optional
     email_confirmed TEXT,          -- when
     password        TEXT,          -- PHC string; NULL: no password login
+    password_set_at TEXT,          -- not moved when a hash is renewed
     created_at      TEXT COLLATE "C" NOT NULL,
     changed_at      TEXT COLLATE "C" NOT NULL, -- replicas drop what they cached when this moves
     deactivated_at  TEXT,
