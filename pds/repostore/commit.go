@@ -8,10 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ipfs/go-cid"
 	"gorm.io/gorm"
 
-	"herbarium.garden/migrations"
 	"herbarium.garden/pds/sequencer"
 )
 
@@ -79,25 +77,11 @@ func (s *Store) commit(ctx context.Context, batch []*layer) error {
 	if len(chains) == 0 {
 		return nil
 	}
-	var appended sequencer.Batch
-	failed := s.db.Tx(ctx, func(tx *gorm.DB) error {
-		var drafts []sequencer.Draft
-		for _, c := range chains {
-			if c.err = migrations.Savepoint(tx, func() error { return storeChain(tx, c.layers) }); c.err != nil {
-				continue
-			}
-			for _, l := range c.layers {
-				drafts = append(drafts, l.event)
-			}
-		}
-		if len(drafts) == 0 {
-			return nil
-		}
-		var err error
-		// Last: every other appender waits from here to the commit.
-		appended, err = s.sequencer.Append(ctx, tx, drafts...)
-		return err
-	})
+	appended, stored, failed := s.transact(ctx, chains, storeTogether)
+	if failed != nil && !stored && len(chains) > 1 && !errors.Is(failed, sequencer.ErrSequence) {
+		// Nothing of it is there. One repo's trouble must not be the others'.
+		appended, _, failed = s.transact(ctx, chains, storeApart)
+	}
 	landed := int64(0)
 	for _, c := range chains {
 		if c.err == nil {
@@ -132,6 +116,34 @@ func (s *Store) commit(ctx context.Context, batch []*layer) error {
 	return failed
 }
 
+// transact stores the chains and their events in one transaction. stored is
+// false when the transaction ended before its COMMIT: then nothing of it landed.
+func (s *Store) transact(ctx context.Context, chains []*commitChain, store func(*gorm.DB, []*commitChain) error) (appended sequencer.Batch, stored bool, err error) {
+	err = s.db.Tx(ctx, func(tx *gorm.DB) error {
+		if err := store(tx, chains); err != nil {
+			return err
+		}
+		var drafts []sequencer.Draft
+		for _, c := range chains {
+			for _, l := range c.layers {
+				if c.err == nil {
+					drafts = append(drafts, l.event)
+				}
+			}
+		}
+		if len(drafts) > 0 {
+			// Last: every other appender waits from here to the commit.
+			var err error
+			if appended, err = s.sequencer.Append(ctx, tx, drafts...); err != nil {
+				return err
+			}
+		}
+		stored = true
+		return nil
+	})
+	return appended, stored, err
+}
+
 // answer tells a layer's caller how it ended.
 func (s *Store) answer(l *layer, err error) {
 	l.err = err
@@ -160,114 +172,4 @@ func (s *Store) chains(batch []*layer) []*commitChain {
 	}
 	slices.SortFunc(chains, func(a, b *commitChain) int { return cmp.Compare(a.layers[0].repoID, b.layers[0].repoID) })
 	return chains
-}
-
-// Statements of a commit.
-var (
-	insertNodes = newInsertion("nodes (repo_id, lower_key, height, cid, rev, block)", nodeColumns,
-		" ON CONFLICT (repo_id, lower_key, height) DO UPDATE SET cid = excluded.cid, rev = excluded.rev, block = excluded.block")
-	insertRecords = newInsertion("records (repo_id, path, cid, rev, block)", recordColumns,
-		" ON CONFLICT (repo_id, path) DO UPDATE SET cid = excluded.cid, rev = excluded.rev, block = excluded.block")
-	insertBlobRefs = newInsertion("blob_refs (repo_id, cid, path, rev)", blobRefColumns,
-		" ON CONFLICT (repo_id, cid, path) DO UPDATE SET rev = excluded.rev")
-)
-
-const (
-	nodeColumns    = 6
-	recordColumns  = 5
-	blobRefColumns = 4
-)
-
-// storeChain stores consecutive commits of one repo, if the first of them
-// builds on the stored head.
-func storeChain(tx *gorm.DB, layers []*layer) error {
-	first, last := layers[0], layers[len(layers)-1]
-	moved := tx.Exec("UPDATE repos SET head = ?, rev = ?, data = ?, commit_block = ? WHERE id = ? AND head = ?",
-		last.head.Commit.Bytes(), string(last.head.Rev), last.head.Data.Bytes(), last.commitBlock, first.repoID, first.base.Commit.Bytes())
-	if moved.Error != nil {
-		return fmt.Errorf("move head: %w", moved.Error)
-	}
-	if moved.RowsAffected != 1 {
-		return errConflict
-	}
-	did, sum := first.event.DID, mergeLayers(layers)
-	if err := storeNodes(tx, first.repoID, sum.nodes); err != nil {
-		return fmt.Errorf("store MST: %w", err)
-	}
-	if err := storeRecords(tx, first.repoID, sum.records); err != nil {
-		return err
-	}
-	for path, stone := range sum.tombstones {
-		var err error
-		if stone == nil {
-			err = tx.Exec("DELETE FROM tombstones WHERE did = ? AND path = ?", string(did), path).Error
-		} else {
-			err = tx.Exec(`INSERT INTO tombstones (did, path, cid, deleted_at) VALUES (?, ?, ?, ?)
-				ON CONFLICT (did, path) DO UPDATE SET cid = excluded.cid, deleted_at = excluded.deleted_at`,
-				string(did), path, stone.CID.Bytes(), migrations.FormatTime(stone.DeletedAt)).Error
-		}
-		if err != nil {
-			return fmt.Errorf("store tombstone: %w", err)
-		}
-	}
-	for path, ref := range sum.edges {
-		err := tx.Exec(`INSERT INTO supersedes (did, successor, target, target_cid) VALUES (?, ?, ?, ?)
-			ON CONFLICT (did, successor) DO UPDATE SET target = excluded.target, target_cid = excluded.target_cid`,
-			string(did), path, string(ref.URI), ref.CID.Bytes()).Error
-		if err != nil {
-			return fmt.Errorf("store supersedes: %w", err)
-		}
-	}
-	return nil
-}
-
-func storeNodes(tx *gorm.DB, repoID int64, nodes map[position]nodeAt) error {
-	args := make([]any, 0, nodeColumns*len(nodes))
-	for pos, n := range nodes {
-		if n.storedNode != nil {
-			args = append(args, repoID, pos.lower, pos.height, n.cid.Bytes(), string(n.rev), n.block)
-			continue
-		}
-		if err := tx.Exec("DELETE FROM nodes WHERE repo_id = ? AND lower_key = ? AND height = ?", repoID, pos.lower, pos.height).Error; err != nil {
-			return err
-		}
-	}
-	return insertNodes.run(tx, nodeColumns, args)
-}
-
-func storeRecords(tx *gorm.DB, repoID int64, records map[string]*recordChange) error {
-	var rows, refs []any
-	for path, change := range records {
-		if !change.fresh {
-			if err := tx.Exec("DELETE FROM blob_refs WHERE repo_id = ? AND path = ?", repoID, path).Error; err != nil {
-				return fmt.Errorf("drop blob references: %w", err)
-			}
-		}
-		if change.deleted() {
-			if err := tx.Exec("DELETE FROM records WHERE repo_id = ? AND path = ?", repoID, path).Error; err != nil {
-				return fmt.Errorf("delete record: %w", err)
-			}
-			continue
-		}
-		rows = append(rows, repoID, path, change.cid.Bytes(), string(change.rev), change.cbor)
-		seen := make(map[cid.Cid]struct{}, len(change.blobs))
-		for _, ref := range change.blobs {
-			if _, twice := seen[ref.CID]; twice {
-				continue
-			}
-			seen[ref.CID] = struct{}{}
-			refs = append(refs, repoID, ref.CID.Bytes(), path, string(change.rev))
-		}
-	}
-	if err := insertRecords.run(tx, recordColumns, rows); err != nil {
-		return fmt.Errorf("store records: %w", err)
-	}
-	if err := insertBlobRefs.run(tx, blobRefColumns, refs); err != nil {
-		if errors.Is(err, gorm.ErrForeignKeyViolated) {
-			// A sweep took the blob after it was looked up: prepare again and say so.
-			return errConflict
-		}
-		return fmt.Errorf("store blob references: %w", err)
-	}
-	return nil
 }

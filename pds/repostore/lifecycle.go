@@ -43,7 +43,7 @@ func (s *Store) CreateRepo(ctx context.Context, tx *gorm.DB, did syntax.DID, key
 	if !inserted {
 		return Head{}, nil, fmt.Errorf("%w: %s", ErrRepoExists, did)
 	}
-	if err := insertNodes.run(tx, nodeColumns, []any{id, "", 0, head.Data.Bytes(), string(head.Rev), root}); err != nil {
+	if err := insertNodes.run(tx, []any{id, "", 0, head.Data.Bytes(), string(head.Rev), root}); err != nil {
 		return Head{}, nil, fmt.Errorf("create repo %s: %w", did, err)
 	}
 	car, err := eventCAR(commit, []block{{head.Data, root}}, nil)

@@ -172,14 +172,17 @@ func (r reader) blob(ctx context.Context, did syntax.DID, c cid.Cid) (*Blob, err
 
 // insertion is an INSERT of many rows. It runs in statements of a few fixed
 // sizes, so that few texts exist to be prepared.
-type insertion struct{ texts map[int]string }
+type insertion struct {
+	columns int
+	texts   map[int]string // by the number of rows
+}
 
 // insertionSizes are the rows per statement, greatest first, down to 1.
 var insertionSizes = []int{32, 8, 4, 2, 1}
 
 func newInsertion(into string, columns int, conflict string) insertion {
 	tuple := "(?" + strings.Repeat(", ?", columns-1) + ")"
-	i := insertion{texts: make(map[int]string, len(insertionSizes))}
+	i := insertion{columns: columns, texts: make(map[int]string, len(insertionSizes))}
 	for _, n := range insertionSizes {
 		i.texts[n] = "INSERT INTO " + into + " VALUES " + tuple + strings.Repeat(", "+tuple, n-1) + conflict
 	}
@@ -187,13 +190,13 @@ func newInsertion(into string, columns int, conflict string) insertion {
 }
 
 // run inserts rows, the values of which follow each other in args.
-func (i insertion) run(tx *gorm.DB, columns int, args []any) error {
+func (i insertion) run(tx *gorm.DB, args []any) error {
 	for _, n := range insertionSizes {
-		for len(args) >= n*columns {
-			if err := tx.Exec(i.texts[n], args[:n*columns]...).Error; err != nil {
+		for len(args) >= n*i.columns {
+			if err := tx.Exec(i.texts[n], args[:n*i.columns]...).Error; err != nil {
 				return err
 			}
-			args = args[n*columns:]
+			args = args[n*i.columns:]
 		}
 	}
 	return nil
