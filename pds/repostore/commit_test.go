@@ -18,6 +18,7 @@ import (
 	"gorm.io/gorm"
 	"pgregory.net/rapid"
 
+	"herbarium.garden/lexicons"
 	"herbarium.garden/migrations"
 	"herbarium.garden/migrations/dbtest"
 	"herbarium.garden/pds/repostore"
@@ -207,32 +208,47 @@ func breakCommits(t *testing.T, db *migrations.DB) (repair func()) {
 	return func() { run("DROP TRIGGER orphan ON events") }
 }
 
-// One DID's failure inside the transaction leaves the others' commits alone.
+// One repo's trouble inside the transaction leaves the others' commits alone.
 func TestOneChainFailsAlone(t *testing.T) {
 	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
-		h := idleHost(t, db)
-		good, bad := h.account("good"), h.account("bad")
-		results := make(chan error, 2)
-		go func() {
-			_, err := h.Apply(t.Context(), good, []repostore.Write{create(tid(1), note(t, "kept"))}, repostore.Options{})
-			results <- err
-		}()
-		go func() {
-			_, err := h.Apply(t.Context(), bad, []repostore.Write{create(tid(1), note(t, "lost"))}, repostore.Options{})
-			results <- err
-		}()
-		require.Eventually(t, func() bool { return h.Waiting() == 2 }, 10*time.Second, time.Millisecond)
-		// The repo goes away between prepare and commit.
-		require.NoError(t, db.Tx(t.Context(), func(tx *gorm.DB) error { return h.DeleteRepo(t.Context(), tx, bad) }))
-		h.run()
-		errs := []error{<-results, <-results}
-		if errs[0] == nil {
-			errs[0], errs[1] = errs[1], errs[0]
+		for name, trouble := range map[string]struct { // the names are parts of DIDs, too
+			happens func(h *host, bad syntax.DID) error // between prepare and commit
+			answer  func(t *testing.T, err error)
+		}{
+			"repo": {
+				func(h *host, bad syntax.DID) error {
+					return db.Tx(t.Context(), func(tx *gorm.DB) error { return h.DeleteRepo(t.Context(), tx, bad) })
+				},
+				func(t *testing.T, err error) { require.ErrorIs(t, err, repostore.ErrRepoNotFound) },
+			},
+			"blob": {
+				func(*host, syntax.DID) error {
+					return db.Write.WithContext(t.Context()).Exec("DELETE FROM blobs").Error
+				},
+				func(t *testing.T, err error) { requireRefusal(t, "BlobNotFound", err) },
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				h := idleHost(t, db)
+				good, bad := h.account(name+"-good"), h.account(name+"-bad")
+				a := blobOf(t, name)
+				require.NoError(t, h.AddBlob(t.Context(), bad, a))
+				kept, lost := make(chan error, 1), make(chan error, 1)
+				apply := func(did syntax.DID, rec *lexicons.Record, answer chan error) {
+					_, err := h.Apply(t.Context(), did, []repostore.Write{create(tid(1), rec)}, repostore.Options{})
+					answer <- err
+				}
+				go apply(good, note(t, "kept"), kept)
+				go apply(bad, withBlobs(t, "lost", a), lost)
+				require.Eventually(t, func() bool { return h.Waiting() == 2 }, 10*time.Second, time.Millisecond)
+				require.NoError(t, trouble.happens(h, bad))
+				h.run()
+				require.NoError(t, <-kept)
+				trouble.answer(t, <-lost)
+				require.Len(t, h.consistent(good), 1)
+				require.Equal(t, int64(1), h.Stats().Conflicts)
+			})
 		}
-		require.ErrorIs(t, errs[0], repostore.ErrRepoNotFound)
-		require.NoError(t, errs[1])
-		require.Len(t, h.consistent(good), 1)
-		require.Equal(t, int64(1), h.Stats().Conflicts)
 	})
 }
 

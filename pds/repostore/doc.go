@@ -13,10 +13,13 @@
 // others can see has changed.
 //
 // Commit: one committer per Store takes whatever waits from all DIDs into one
-// transaction: per DID a savepoint that compares and sets the head and writes
-// nodes, records, blob references, tombstones and edges; then the frames of
-// all of them, last; one COMMIT. Only after it do heads advance in memory,
-// readers of the log wake and callers get their answer.
+// transaction: per DID it compares and sets the head, and drops the DID's
+// layers when another process has moved it; then nodes, records, blob
+// references, tombstones and edges of all, in shared statements (with a
+// savepoint for each DID when one of those fails); then their frames, last;
+// one COMMIT. Only after it do heads advance in memory, readers of the log
+// wake and callers get their answer. A failed COMMIT drops every layer of the
+// batch and all that lie on them.
 //
 // # Where things are kept
 //
