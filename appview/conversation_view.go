@@ -91,7 +91,7 @@ const (
 // conversationFacts is all that a page of a conversation is made of.
 type conversationFacts struct {
 	conversation index.Conversation
-	turns        []index.Turn
+	turns        []spokenTurn
 	before       int64 // turns on the pages before
 	foreign      []index.Turn
 	opening      *index.Turn // the first visible turn by the user, when it is needed
@@ -145,7 +145,7 @@ func countTurns(c index.Conversation, foreign int) conversationCounts {
 
 // viewTurn shows a withheld turn as a gap, whatever its record holds: the one
 // place where the words of a turn become part of a view.
-func viewTurn(t index.Turn, position int64, f conversationFacts) turnView {
+func viewTurn(t spokenTurn, position int64, f conversationFacts) turnView {
 	view := turnView{
 		URI:       t.URI,
 		CID:       viewCID(t.CID),
@@ -155,11 +155,11 @@ func viewTurn(t index.Turn, position int64, f conversationFacts) turnView {
 		Rewritten: t.Rewrites,
 		Findings:  viewFindings(f.findings[t.URI]),
 	}
-	m, visible := readTurn(t)
-	if !visible {
+	if !t.visible {
 		view.Kind = turnWithheld
 		return view
 	}
+	m := t.message
 	view.Role = m.Role
 	view.Text = m.Text
 	view.Bars = strings.Count(m.Text, bar)
@@ -171,16 +171,22 @@ func viewTurn(t index.Turn, position int64, f conversationFacts) turnView {
 	return view
 }
 
-// readTurn reads a turn that is shown; false for one that is withheld.
-func readTurn(t index.Turn) (lexicons.Message, bool) {
+// spokenTurn is a turn and, when it is shown, what it says.
+type spokenTurn struct {
+	index.Turn
+	message lexicons.Message
+	visible bool // false for a withheld turn, whose message is empty
+}
+
+func readTurn(t index.Turn) spokenTurn {
 	if t.Withheld || t.CBOR == nil {
-		return lexicons.Message{}, false
+		return spokenTurn{Turn: t}
 	}
 	m := lexicons.ReadMessage(decodeRecord(t.Record))
 	if m.Withheld {
-		return lexicons.Message{}, false
+		return spokenTurn{Turn: t}
 	}
-	return m, true
+	return spokenTurn{Turn: t, message: m, visible: true}
 }
 
 // labelConversation is the title, or without one the first line of the opening
@@ -192,11 +198,8 @@ func labelConversation(title string, opening *index.Turn) (string, bool) {
 	if opening == nil {
 		return "", true
 	}
-	m, visible := readTurn(*opening)
-	if !visible {
-		return "", true
-	}
-	return shorten(oneLine(firstBytes(firstLine(normalizeLines(m.Text)), 16*labelLength)), labelLength), true
+	words := firstLine(normalizeLines(readTurn(*opening).message.Text))
+	return shorten(oneLine(firstBytes(words, 16*labelLength)), labelLength), true
 }
 
 func countModels(turns []turnView) []modelUse {

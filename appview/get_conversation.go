@@ -100,7 +100,7 @@ func (a *Appview) retracted(ctx context.Context, v index.Viewer, uri syntax.ATUR
 }
 
 func (a *Appview) conversationFacts(ctx context.Context, v index.Viewer, c index.Conversation, turns []index.Turn) (*conversationFacts, error) {
-	f := &conversationFacts{conversation: c, turns: turns}
+	f := &conversationFacts{conversation: c, turns: each(turns, readTurn)}
 	foreign, err := a.index.Turns(ctx, v, c.URI, true, index.Page{Limit: index.MaxLimit})
 	if err != nil {
 		return nil, err
@@ -114,12 +114,10 @@ func (a *Appview) conversationFacts(ctx context.Context, v index.Viewer, c index
 	uris := []syntax.ATURI{c.URI}
 	dids := []syntax.DID{c.DID}
 	var refs []lexicons.StrongRef
-	for _, t := range turns {
+	for _, t := range f.turns {
 		uris = append(uris, t.URI)
-		if m, visible := readTurn(t); visible {
-			refs = append(refs, m.Refs...)
-			dids = append(dids, m.Mentions...)
-		}
+		refs = append(refs, t.message.Refs...)
+		dids = append(dids, t.message.Mentions...)
 	}
 	for _, t := range f.foreign {
 		dids = append(dids, t.DID)

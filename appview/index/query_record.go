@@ -37,7 +37,10 @@ func servable(collection string, content []byte) []byte {
 		return content
 	}
 	rec, err := lexicons.ParseCBOR(lexicons.MessageNSID, content)
-	if err != nil || lexicons.ReadMessage(rec.Value).Withheld {
+	if err != nil {
+		return nil
+	}
+	if withheld, _ := rec.Value["withheld"].(bool); withheld {
 		return nil
 	}
 	return content
