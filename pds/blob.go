@@ -118,7 +118,9 @@ func (p *PDS) getBlob(ctx context.Context, call *xrpc.Call, in getBlobParams) er
 	}
 	content, err := p.blobs.Open(ctx, blob.CID)
 	if err != nil {
-		return err
+		// Bytes that a record refers to are to be there: that they are not is our
+		// fault, and loud.
+		return fmt.Errorf("open referenced blob %s of %s: %w", blob.CID, a.DID, err)
 	}
 	defer func() { _ = content.Close() }() // read only: nothing can be lost
 	serveBlob(call, blob, content)

@@ -232,3 +232,15 @@ func TestGetBlobSpeaksHTTP(t *testing.T) {
 		h.getBlob(t, "", a.did, name).refused(t, 401, "AuthMissing")
 	})
 }
+
+func TestLostBytesAreOurFault(t *testing.T) {
+	eachHost(t, setting{}, func(t *testing.T, h *host) {
+		a := h.agent(t, "scout")
+		ref := blobOf(h.upload(t, a, []byte("to be lost"), "text/plain").ok(t))
+		h.put(t, a, note, "b", object{"blob": ref}).ok(t)
+		name := rawCID(t, []byte("to be lost"))
+		require.Equal(t, 200, h.getBlob(t, a.access, a.did, name).Status)
+		require.NoError(t, h.bucket.List(t.Context(), "", "", func(o blobstore.Object) error { return h.bucket.Delete(t.Context(), o.Key) }))
+		h.getBlob(t, a.access, a.did, name).refused(t, 500, "InternalServerError")
+	})
+}

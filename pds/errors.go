@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 
-	"herbarium.garden/blobstore"
 	"herbarium.garden/lexicons/xrpc"
 	"herbarium.garden/pds/account"
 	"herbarium.garden/pds/repostore"
@@ -59,8 +58,6 @@ var answers = []answer{
 	{repostore.ErrRepoExists, 400, "InvalidRequest", "the DID has a repo here already; sign in to its account"},
 	{repostore.ErrContended, 503, "ServiceUnavailable", "others write to this repo all the time; try again"},
 	{repostore.ErrClosed, 503, "ServiceUnavailable", "the server is shutting down; try again shortly"},
-
-	{blobstore.ErrNotFound, 400, "BlobNotFound", "Blob not found; check the CID, or upload it again"},
 }
 
 // translate finds the answer to err, or nil. It is what xrpc.Server.Translate

@@ -56,6 +56,7 @@ type host struct {
 	events   *sequencer.Sequencer
 	db       *migrations.DB
 	others   identity.Directory
+	bucket   blobstore.Bucket
 }
 
 // eachHost runs fn against a fresh host on each database.
@@ -82,6 +83,7 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	if set.bucket == nil {
 		set.bucket = blobstore.NewMemory()
 	}
+	h.bucket = set.bucket
 	secrets, err := account.LoadOrCreateSecrets(filepath.Join(t.TempDir(), "secrets"), account.GivenSecrets{AdminPassword: adminPassword})
 	require.NoError(t, err)
 	h.accounts, err = account.New(account.Config{

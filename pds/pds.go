@@ -127,6 +127,7 @@ func (p *PDS) Authenticator() *Authenticator { return p.auth }
 // that maps its errors to answers. s authenticates by p.Authenticator.
 func (p *PDS) Register(s *xrpc.Server) error {
 	s.Translate(translate)
+	s.Divert(p.namesAnotherService)
 	if err := errors.Join(
 		p.registerPlain(s),
 		p.registerServer(s),

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -79,6 +78,19 @@ func newProxyClient(devLoopback bool) *http.Client {
 	}
 }
 
+// hostMethods are what a host serves of itself: they are answered here
+// whatever atproto-proxy says.
+const hostMethods = "com.atproto."
+
+// namesAnotherService tells calls that are to leave although the method is
+// served here: those to the index of another Herbarium. The header with our
+// own DID in it changes nothing, for we are that service.
+func (p *PDS) namesAnotherService(call *xrpc.Call) bool {
+	header := call.Request.Header.Get("Atproto-Proxy")
+	did, _, _ := strings.Cut(header, "#")
+	return header != "" && did != string(p.cfg.ServiceDID) && !strings.HasPrefix(string(call.NSID), hostMethods)
+}
+
 // proxy answers a method that is not served here by asking the service that
 // the header atproto-proxy names, in the name of the caller.
 func (p *PDS) proxy(ctx context.Context, call *xrpc.Call) error {
@@ -86,15 +98,15 @@ func (p *PDS) proxy(ctx context.Context, call *xrpc.Call) error {
 	if err != nil {
 		return err
 	}
+	claims := serviceClaims{Audience: string(did), Method: call.NSID, Expires: p.now().Add(serviceTokenDefault).Unix()}
+	if err := mayGetServiceAuth(call.Viewer, claims); err != nil {
+		return err
+	}
 	endpoint, err := p.serviceEndpoint(ctx, did, service)
 	if err != nil {
 		return err
 	}
-	token, err := p.serviceToken(ctx, call.Viewer.DID, serviceClaims{
-		Audience: string(did),
-		Method:   call.NSID,
-		Expires:  p.now().Add(serviceTokenDefault).Unix(),
-	})
+	token, err := p.serviceToken(ctx, call.Viewer.DID, claims)
 	if err != nil {
 		return err
 	}
@@ -116,10 +128,7 @@ func (p *PDS) proxy(ctx context.Context, call *xrpc.Call) error {
 func (p *PDS) proxyTarget(call *xrpc.Call) (syntax.DID, string, error) {
 	header := call.Request.Header.Get("Atproto-Proxy")
 	if header == "" {
-		return "", "", xrpc.InvalidRequest("No service configured for %s, and it is not served here; name one in the header atproto-proxy: <did>#<service>", call.NSID)
-	}
-	if slices.Contains(protectedMethods, call.NSID) {
-		return "", "", xrpc.InvalidRequest("%s concerns your account at its host and is not proxied; send it without atproto-proxy", call.NSID)
+		return "", "", xrpc.InvalidRequest("No service configured for %s, which is not served here; name one in the header atproto-proxy: <did>#<service>", call.NSID)
 	}
 	rawDID, service, ok := strings.Cut(header, "#")
 	did, err := syntax.ParseDID(rawDID)

@@ -113,7 +113,21 @@ func TestProxy(t *testing.T) {
 		seen = nil
 		h.do(t, http.MethodPost, "/xrpc/com.atproto.server.requestAccountDelete", a.access, nil, "Atproto-Proxy", service).refused(t, 400, "InvalidRequest")
 		h.do(t, http.MethodGet, "/xrpc/com.atproto.sync.getLatestCommit?did="+a.did, a.access, nil, "Atproto-Proxy", string(h.did)+"#herbarium_appview").ok(t)
-		require.Nil(t, seen, "what concerns the account, and what is served here, does not go out")
+		h.do(t, http.MethodGet, "/xrpc/com.atproto.sync.getLatestCommit?did="+a.did, a.access, nil, "Atproto-Proxy", service).ok(t)
+		require.Nil(t, seen, "what concerns the account, and what a host serves of itself, does not go out")
+
+		ours := h.procedure(t, a.access, "garden.herbarium.validateRecord", object{"repo": a.did, "collection": note, "record": object{}})
+		require.Equal(t, true, ours.ok(t).at("valid"))
+		theirs := h.do(t, http.MethodPost, "/xrpc/garden.herbarium.validateRecord", a.access, strings.NewReader("{}"), "Content-Type", "application/json", "Atproto-Proxy", service)
+		require.Contains(t, string(theirs.Body), "<script>", "the index of another Herbarium can be asked for what ours serves too")
+
+		made := h.procedure(t, a.access, "com.atproto.server.createAppPassword", object{"name": "harness"}).ok(t)
+		out := h.procedure(t, "", "com.atproto.server.createSession", object{"identifier": a.handle, "password": made.str("password")}).ok(t)
+		app := "Bearer " + out.str("accessJwt")
+		seen = nil
+		h.do(t, http.MethodGet, "/xrpc/chat.bsky.convo.listConvos", app, nil, "Atproto-Proxy", service).refused(t, 400, "InvalidToken")
+		require.Nil(t, seen)
+		require.Equal(t, 200, h.do(t, http.MethodGet, "/xrpc/"+viewMethod, app, nil, "Atproto-Proxy", service).Status)
 	})
 }
 

@@ -171,7 +171,7 @@ func mayGetServiceAuth(v xrpc.Viewer, claims serviceClaims) error {
 		return err
 	}
 	if slices.Contains(protectedMethods, claims.Method) {
-		return xrpc.InvalidRequest("a service token is not given for %s, which concerns the account at its own host; call it here with the access token", claims.Method)
+		return xrpc.InvalidRequest("%s concerns the account at its own host and is asked of no other service; call it here with the access token", claims.Method)
 	}
 	if claims.Method == createAccountMethod {
 		return nil

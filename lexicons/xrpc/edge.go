@@ -185,7 +185,7 @@ func (s *Server) dispatch(c echo.Context) error {
 	}
 	call.NSID = nsid
 	rt, ok := s.methods[nsid]
-	if !ok {
+	if !ok || s.divert != nil && s.divert(call) {
 		return s.serve(c, s.fallback)
 	}
 	return s.serve(c, rt)

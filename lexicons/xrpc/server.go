@@ -89,6 +89,7 @@ type Server struct {
 	methods  map[syntax.NSID]*route // by NSID: the method space is flat, a map is its router
 	plain    []*route
 	fallback *route
+	divert   func(*Call) bool // nil: never
 	// translators map errors of other packages to *Error, first match wins.
 	translators []func(error) *Error
 }
@@ -167,6 +168,11 @@ func (s *Server) Fallback(access Access, h Handler, opts ...Option) error {
 	s.fallback = rt
 	return nil
 }
+
+// Divert makes the fallback answer those calls of registered methods for which
+// when reports true: a caller may want another service's answer to a method
+// that is served here too. call.NSID is set; nobody was asked who calls yet.
+func (s *Server) Divert(when func(call *Call) bool) { s.divert = when }
 
 // Translate adds a mapping from another package's errors to answers: f returns
 // nil for an error that it does not know. A package that registers methods
