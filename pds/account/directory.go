@@ -105,8 +105,9 @@ func (d *localDirectory) LookupDID(ctx context.Context, did syntax.DID) (*identi
 		return d.foreign.LookupDID(ctx, did)
 	case err != nil:
 		return nil, err
-	case a.Identity == Own:
-		return d.broughtAlong(ctx, a)
+	case a.Identity == Own, a.Identity == PLC && !a.Active():
+		// An inactive did:plc may have moved: its directory knows.
+		return d.elsewhere(ctx, a)
 	}
 	return d.local(ctx, a)
 }
@@ -123,9 +124,9 @@ func (d *localDirectory) local(ctx context.Context, a Account) (*identity.Identi
 	return &ident, nil
 }
 
-// broughtAlong answers for a DID that lives here and is resolved elsewhere. A
-// handle under our domain is ours to confirm.
-func (d *localDirectory) broughtAlong(ctx context.Context, a Account) (*identity.Identity, error) {
+// elsewhere answers for a DID that has an account here and a document that is
+// not ours to say. A handle under our domain is ours to confirm.
+func (d *localDirectory) elsewhere(ctx context.Context, a Account) (*identity.Identity, error) {
 	found, err := d.foreign.LookupDID(ctx, a.DID)
 	if err != nil {
 		return nil, err

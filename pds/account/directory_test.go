@@ -193,6 +193,38 @@ func TestBroughtAlongIdentity(t *testing.T) {
 	require.Equal(t, syntax.Handle("alice.test"), ident.Handle)
 }
 
+// While it is active here, a did:plc of ours needs no network; afterwards the
+// PLC directory says where it went.
+func TestMovedPLCAccount(t *testing.T) {
+	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
+	plc, at := newPLC(t)
+	s := newStore(t, db, func(c *account.Config) { c.Identity, c.PLCURL = account.PLC, at })
+	dir, err := account.NewDirectory(account.DirectoryConfig{Accounts: s, PLCURL: at, Transport: roundTrip(unreachable)})
+	require.NoError(t, err)
+	a, err := create(t, s, db, account.Params{Handle: "alice.test"})
+	require.NoError(t, err)
+	plc.mu.Lock()
+	plc.fail = func(w http.ResponseWriter) { w.WriteHeader(500) }
+	plc.mu.Unlock()
+	ident, err := dir.LookupDID(t.Context(), a.DID)
+	require.NoError(t, err)
+	require.Equal(t, "http://localhost:2583", ident.PDSEndpoint())
+	plc.mu.Lock()
+	plc.fail = nil
+	plc.mu.Unlock()
+	require.NoError(t, s.UpdatePLC(t.Context(), a.DID, func(op *account.PLCOperation) {
+		op.Services["atproto_pds"] = account.PLCService{Type: "AtprotoPersonalDataServer", Endpoint: "https://new.example.com"}
+	}))
+	require.NoError(t, inTx(t, s, db, a.DID, func(ctx context.Context, tx *gorm.DB) error {
+		_, err := s.DeactivateTx(ctx, tx, a.DID, nil)
+		return err
+	}))
+	ident, err = dir.LookupDID(t.Context(), a.DID)
+	require.NoError(t, err)
+	require.Equal(t, "https://new.example.com", ident.PDSEndpoint())
+	require.Equal(t, syntax.Handle("alice.test"), ident.Handle)
+}
+
 // The cache in front keeps a failure for a minute: a caller that hangs up must
 // not be the cause of one.
 func TestHangingUpDoesNotSpoilTheCache(t *testing.T) {
