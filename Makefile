@@ -53,8 +53,9 @@ FUZZTIME ?= 60s
 fuzz: deps
 	./deploy/fuzz.sh $(FUZZTIME)
 
+SOAK ?= 2m
 soak: deps
-	HERBARIUM_SOAK=1 go test -run '^TestSoak' -count 1 -timeout 60m -v ./cmd/herbarium
+	HERBARIUM_TEST_SOAK=$(SOAK) go test -tags soak -run '^TestSoak' -count 1 -timeout 60m -v ./cmd/herbarium
 
 bench: ## creates per second at repo sizes 100, 1,000, 10,000 and 50,000
 	go test -run "^$$" -bench "^BenchmarkCreateBySize" -benchtime 1x -timeout 60m ./cmd/herbarium

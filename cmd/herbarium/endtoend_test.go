@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -266,4 +267,11 @@ func (p *ackProxy) records() map[string]string {
 		copied[uri] = c
 	}
 	return copied
+}
+
+// refused is the answer of the host, nil when there was none.
+func refused(err error) *atclient.APIError {
+	var answer *atclient.APIError
+	errors.As(err, &answer)
+	return answer
 }
