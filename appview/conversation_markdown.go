@@ -122,6 +122,9 @@ func refMarkdown(r refView) string {
 			line += ", the pinned version is not held here"
 		}
 	}
+	if r.Superseded {
+		line += ", superseded since"
+	}
 	return line
 }
 

@@ -88,6 +88,7 @@ func TestObservationView(t *testing.T) {
 		head := at(t, s.get("getObservation", "uri", string(o[2].URI)), "observation")
 		require.Equal(t, true, at(t, head, "chain", "isHead"))
 		require.Equal(t, "current", at(t, head, "chain", "supersedes", "state"))
+		require.Equal(t, true, at(t, head, "chain", "supersedes", "superseded"))
 		require.Equal(t, "git fetch https://***@git.example/a.git", at(t, head, "chain", "supersedes", "label"))
 
 		doc := s.get("getObservation", "uri", string(o[0].URI), "format", "markdown")

@@ -16,23 +16,26 @@ type refView struct {
 	State      index.RefState `json:"state"`
 	CurrentCID syntax.CID     `json:"currentCid,omitempty"`
 	Held       bool           `json:"held,omitempty"`
+	Superseded bool           `json:"superseded,omitempty"`
 	Label      string         `json:"label,omitempty"`
 }
 
 // refTable tells what became of strong references: all that the refs of one
 // view need, hydrated together.
 type refTable struct {
-	states   map[string]index.RefState // by index.VersionKey
-	versions map[string]index.Version  // by index.VersionKey
-	records  map[syntax.ATURI]index.Record
+	states       map[string]index.RefState // by index.VersionKey
+	versions     map[string]index.Version  // by index.VersionKey
+	records      map[syntax.ATURI]index.Record
+	observations map[syntax.ATURI]index.Observation // of the records, those that are observations
 }
 
-// refs hydrates references in three queries for every thousand.
+// refs hydrates references, a thousand at a time.
 func (a *Appview) refs(ctx context.Context, v index.Viewer, refs []lexicons.StrongRef) (*refTable, error) {
 	t := &refTable{
-		states:   map[string]index.RefState{},
-		versions: map[string]index.Version{},
-		records:  map[syntax.ATURI]index.Record{},
+		states:       map[string]index.RefState{},
+		versions:     map[string]index.Version{},
+		records:      map[syntax.ATURI]index.Record{},
+		observations: map[syntax.ATURI]index.Observation{},
 	}
 	for part := range batches(refs) {
 		states, err := a.index.RefStates(ctx, v, part)
@@ -43,15 +46,31 @@ func (a *Appview) refs(ctx context.Context, v index.Viewer, refs []lexicons.Stro
 		if err != nil {
 			return nil, err
 		}
-		records, err := a.index.Records(ctx, v, distinct(each(part, func(r lexicons.StrongRef) syntax.ATURI { return r.URI })))
+		targets := distinct(each(part, func(r lexicons.StrongRef) syntax.ATURI { return r.URI }))
+		records, err := a.index.Records(ctx, v, targets)
 		if err != nil {
 			return nil, err
 		}
+		observations, err := a.index.Observations(ctx, v, ofCollection(targets, lexicons.ObservationNSID))
+		if err != nil {
+			return nil, err
+		}
+		merge(t.observations, observations)
 		merge(t.states, states)
 		merge(t.versions, versions)
 		merge(t.records, records)
 	}
 	return t, nil
+}
+
+func ofCollection(uris []syntax.ATURI, collection syntax.NSID) []syntax.ATURI {
+	var out []syntax.ATURI
+	for _, uri := range uris {
+		if uri.Collection() == collection {
+			out = append(out, uri)
+		}
+	}
+	return out
 }
 
 func merge[K comparable, V any](into, from map[K]V) {
@@ -80,6 +99,9 @@ func (t *refTable) view(ref lexicons.StrongRef) refView {
 			view.CurrentCID = syntax.CID(record.CID.String())
 		}
 		view.Held = record.CID == ref.CID
+	}
+	if o, known := t.observations[ref.URI]; known {
+		view.Superseded = !o.Head
 	}
 	if pinned, ok := t.versions[key]; ok && pinned.CBOR != nil {
 		view.Held = true
