@@ -271,17 +271,22 @@ func (w *writer) untangle() error {
 	if len(w.tangled) == 0 {
 		return nil
 	}
-	// One by one would miss those that became one.
-	chains := slices.Sorted(maps.Keys(w.tangled))
-	rows, err := w.nodes("chain IN ?", chains)
-	if err != nil {
-		return err
+	// All at once: those that became one must be seen together.
+	var rows []nodeRow
+	var lost []string
+	for chains := range slices.Chunk(slices.Sorted(maps.Keys(w.tangled)), MaxBatch) {
+		part, err := w.nodes("chain IN ?", chains)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, part...)
+		var heads []string
+		if err := w.tx.Raw("DELETE FROM chain_branches WHERE chain IN ? RETURNING head_uri", chains).Scan(&heads).Error; err != nil {
+			return err
+		}
+		lost = append(lost, heads...)
 	}
 	was := slices.Clone(rows)
-	var lost []string
-	if err := w.tx.Raw("DELETE FROM chain_branches WHERE chain IN ? RETURNING head_uri", chains).Scan(&lost).Error; err != nil {
-		return err
-	}
 	wasHead := make(map[string]bool, len(lost))
 	for _, uri := range lost {
 		wasHead[uri] = true

@@ -3,6 +3,7 @@ package index_test
 import (
 	"testing"
 
+	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/stretchr/testify/require"
 
 	"herbarium.garden/appview/index"
@@ -167,5 +168,25 @@ func TestEditAndReuseKeepWhatWasFirstSeen(t *testing.T) {
 		heads, err := x.ListObservations(t.Context(), guest, index.ObservationFilter{AllVersions: true}, index.Page{})
 		require.NoError(t, err)
 		require.Empty(t, heads.Items)
+	})
+}
+
+func TestTrustGroupMakesProposalsCount(t *testing.T) {
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		x, a, b := newIndex(t, db), newAuthor(ada), newAuthor(bob)
+		c1, r1 := a.put(t, lexicons.ObservationNSID, key(1), observation("ada's", nil))
+		c2, r2 := b.put(t, lexicons.ObservationNSID, key(2), observation("bob's", &r1))
+		apply(t, x, c2, c1)
+		require.Equal(t, key(1), headOf(t, x, r1))
+		require.NoError(t, x.SetTrustGroups(t.Context(), [][]syntax.DID{{ada, bob}}))
+		require.Equal(t, key(2), headOf(t, x, r1))
+		c3, _ := a.put(t, lexicons.ObservationNSID, key(3), observation("ada's own", &r1))
+		apply(t, x, c3)
+		chain, err := x.Chain(t.Context(), guest, r1.URI)
+		require.NoError(t, err)
+		require.True(t, chain.Forked, "beside one of the author's own it is a fork")
+		require.NoError(t, x.SetTrustGroups(t.Context(), nil))
+		require.Equal(t, key(3), headOf(t, x, r1))
+		require.Equal(t, key(2), headOf(t, x, r2))
 	})
 }

@@ -124,3 +124,11 @@ func uris(refs ...lexicons.StrongRef) []syntax.ATURI {
 	}
 	return out
 }
+
+func parseNSID(s string) syntax.NSID {
+	n, err := syntax.ParseNSID(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
