@@ -22,6 +22,7 @@ import (
 	"herbarium.garden/migrations"
 	"herbarium.garden/migrations/dbtest"
 	"herbarium.garden/pds/repostore"
+	"herbarium.garden/pds/sequencer"
 )
 
 // together runs fn n times at once and waits.
@@ -406,4 +407,18 @@ func storedNodes(t *testing.T, db *migrations.DB, did syntax.DID) map[string]int
 	}
 	require.NoError(t, rows.Err())
 	return count
+}
+
+// A log whose seq runs backwards is our own corruption: the committer stops,
+// loudly, and acknowledges nothing.
+func TestBrokenSequenceStopsTheCommitter(t *testing.T) {
+	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
+	h := idleHost(t, db)
+	did := h.account("scout")
+	require.NoError(t, db.Write.WithContext(t.Context()).Exec("UPDATE event_sequence SET last_seq = 0").Error)
+	ended := make(chan error, 1)
+	go func() { ended <- h.Run(t.Context()) }()
+	require.ErrorIs(t, h.refused(did, create(tid(1), note(t, "a"))), sequencer.ErrSequence)
+	require.ErrorIs(t, <-ended, sequencer.ErrSequence)
+	require.ErrorIs(t, h.refused(did, create(tid(1), note(t, "a"))), repostore.ErrClosed)
 }
