@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
@@ -42,7 +43,9 @@ func (p *PDS) getRepo(ctx context.Context, call *xrpc.Call, in getRepoParams) er
 	if in.Since != nil {
 		since = *in.Since
 	}
-	return p.repos.ExportCAR(ctx, a.DID, since, &carWriter{to: call.Writer})
+	out := carWriter{to: call.Writer}
+	defer out.end()
+	return p.repos.ExportCAR(ctx, a.DID, since, &out)
 }
 
 type proveRecordParams struct {
@@ -58,8 +61,14 @@ func (p *PDS) proveRecord(ctx context.Context, call *xrpc.Call, in proveRecordPa
 	if err != nil {
 		return err
 	}
-	return p.repos.ProveRecord(ctx, a.DID, in.Collection, in.RecordKey, &carWriter{to: call.Writer})
+	out := carWriter{to: call.Writer}
+	defer out.end()
+	return p.repos.ProveRecord(ctx, a.DID, in.Collection, in.RecordKey, &out)
 }
+
+// carPatience is how long a client may take for one piece of a CAR (64 KiB at
+// most). An export holds a database connection while its client reads.
+const carPatience = 30 * time.Second
 
 // carWriter sets the headers with the first byte, so that an error before it
 // is still answered as JSON.
@@ -76,7 +85,16 @@ func (w *carWriter) Write(b []byte) (int, error) {
 		w.to.Header().Set("Content-Type", carType)
 		w.to.WriteHeader(http.StatusOK)
 	}
+	// A writer that cannot set a deadline, as a test's recorder, does without.
+	_ = http.NewResponseController(w.to).SetWriteDeadline(time.Now().Add(carPatience))
 	return w.to.Write(b)
+}
+
+// end takes the deadline off the connection, which may serve another request.
+func (w *carWriter) end() {
+	if w.started {
+		_ = http.NewResponseController(w.to).SetWriteDeadline(time.Time{})
+	}
 }
 
 type didParams struct {
