@@ -205,6 +205,8 @@ func TestTakedown(t *testing.T) {
 
 		h.procedure(t, admin(), "com.atproto.admin.updateSubjectStatus", object{"subject": subject, "takedown": object{"applied": false}}).ok(t)
 		require.Equal(t, 200, h.query(t, other.access, "com.atproto.sync.getRepo", "did", a.did).Status)
+		a.access = token
+		h.create(t, a, note, object{}).refused(t, 400, "InvalidToken")
 	})
 }
 

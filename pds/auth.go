@@ -170,16 +170,17 @@ func bearerToken(r *http.Request) (string, error) {
 // mayWrite refuses an account that is not active, and a session that is only
 // good for leaving.
 func mayWrite(v xrpc.Viewer) error {
-	if v.Active {
-		return nil
+	if err := notTakenDown(v); err != nil {
+		return err
 	}
-	if v.Status == string(account.Deactivated) {
+	if !v.Active {
 		return xrpc.Errorf(http.StatusUnauthorized, "AccountDeactivated", "the account is deactivated; activate it with com.atproto.server.activateAccount")
 	}
-	return notTakenDown(v)
+	return nil
 }
 
-// notTakenDown refuses an account that the operator has hidden.
+// notTakenDown refuses an account that the operator has hidden, and a session
+// that was opened while it was.
 func notTakenDown(v xrpc.Viewer) error {
 	switch account.Status(v.Status) {
 	case account.TakenDown, account.Suspended:

@@ -43,6 +43,7 @@ type setting struct {
 	teamDIDs   []syntax.DID
 	bucket     blobstore.Bucket
 	proxy      *http.Client
+	plc        *url.URL                            // accounts are did:plc, created in the directory there
 	others     func(*testing.T) identity.Directory // knows DIDs that are not hosted
 }
 
@@ -86,8 +87,13 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	h.bucket = set.bucket
 	secrets, err := account.LoadOrCreateSecrets(filepath.Join(t.TempDir(), "secrets"), account.GivenSecrets{AdminPassword: adminPassword})
 	require.NoError(t, err)
+	identities := account.Web
+	if set.plc != nil {
+		identities = account.PLC
+	}
 	h.accounts, err = account.New(account.Config{
 		DB: db, Secrets: secrets, PublicURL: public, ServiceDID: h.did, InviteRequired: set.invites,
+		Identity: identities, PLCURL: set.plc,
 	})
 	require.NoError(t, err)
 	require.NoError(t, h.accounts.EnsureHostKeys(t.Context()))
@@ -100,7 +106,7 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	require.NoError(t, err)
 	blobs, err := blobstore.New(blobstore.Config{Bucket: set.bucket, SpoolDir: t.TempDir(), Limit: blobLimit})
 	require.NoError(t, err)
-	directory, err := account.NewDirectory(account.DirectoryConfig{Accounts: h.accounts, DevLoopback: true, Listener: address})
+	directory, err := account.NewDirectory(account.DirectoryConfig{Accounts: h.accounts, PLCURL: set.plc, DevLoopback: true, Listener: address})
 	require.NoError(t, err)
 	if set.others != nil {
 		h.others = set.others(t)
