@@ -112,7 +112,7 @@ func TestConversationView(t *testing.T) {
 		masked := s.ask("getRecord", "uri", string(k.turns[2].URI)).Body.String()
 		require.NotContains(t, masked, "secret words")
 		require.NotContains(t, masked, "eve.test")
-		s.get("getRecord", "uri", string(k.turns[2].URI))
+		require.Equal(t, []any{""}, s.get("getRecord", "uri", string(k.turns[2].URI))["masked"], "the whole record")
 
 		list := s.get("listConversations")
 		require.Equal(t, at(t, view, "label"), at(t, list, "conversations", 0, "label"))

@@ -127,12 +127,13 @@ func viewRecord(latest, shown index.Record, value map[string]any, found []index.
 			out.Findings = append(out.Findings, viewFinding(f))
 		}
 	}
-	masked, where := maskedValue(shown.Collection, value)
-	out.Value, out.Masked = viewValue(masked), where
-	withheld := shown.Collection == lexicons.MessageNSID && lexicons.ReadMessage(value).Withheld
-	if !withheld { // what a withheld turn refers to is part of what it said
-		out.Refs = each(located, func(l locatedRef) recordRef { return recordRef{Path: l.path, Ref: refs.view(l.ref)} })
-	}
 	out.Provenance = viewProvenance(shown)
+	if value == nil { // a withheld turn: the index hands out none of it
+		out.Masked = []string{""}
+		return out
+	}
+	masked, where := maskedValue(value)
+	out.Value, out.Masked = viewValue(masked), where
+	out.Refs = each(located, func(l locatedRef) recordRef { return recordRef{Path: l.path, Ref: refs.view(l.ref)} })
 	return out
 }

@@ -6,31 +6,14 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/bluesky-social/indigo/atproto/syntax"
-
 	"herbarium.garden/lexicons"
 )
 
 // maskedValue is a record as a view may show it: user names and passwords in
-// URLs are masked wherever they stand, and a withheld turn has no words. It
-// tells where, as sorted pointers.
-func maskedValue(collection syntax.NSID, record map[string]any) (map[string]any, []string) {
+// URLs are masked wherever they stand. It tells where, as sorted pointers.
+func maskedValue(record map[string]any) (map[string]any, []string) {
 	m := masker{}
-	shown := maps.Clone(record)
-	if collection == lexicons.MessageNSID && lexicons.ReadMessage(record).Withheld {
-		for _, field := range []string{"text", "steps", "refs", "mentions", "model"} {
-			value, ok := shown[field]
-			if !ok || value == "" {
-				continue
-			}
-			m.masked = append(m.masked, pointerTo("", field))
-			delete(shown, field)
-			if field == "text" {
-				shown[field] = "" // required by the schema
-			}
-		}
-	}
-	shown, _ = m.value("", shown).(map[string]any)
+	shown, _ := m.value("", record).(map[string]any)
 	slices.Sort(m.masked)
 	return shown, m.masked
 }

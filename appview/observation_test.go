@@ -3,6 +3,7 @@ package appview_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
@@ -118,6 +119,50 @@ func TestProposalsCannotHideTheSuccessor(t *testing.T) {
 	require.Len(t, at(t, chain, "proposals"), 100)
 	source := at(t, s.get("getObservation", "uri", string(first.URI)), "observation", "sameSource")
 	require.Equal(t, object{"observations": 100.0, "capped": true}, source)
+}
+
+func TestForksGapsAndEdits(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		s := newSite(t, db)
+		ada := newAuthor("did:web:ada.test")
+		put := func(n int, text string, more object) lexicons.StrongRef {
+			c, made := ada.put(t, lexicons.ObservationNSID, string(tid(n)), observation(text, more))
+			s.apply(c)
+			return made
+		}
+		chain := func(r lexicons.StrongRef) any {
+			return at(t, s.get("getObservation", "uri", string(r.URI)), "observation", "chain")
+		}
+
+		root := put(1, "root", nil)
+		left := put(2, "left", object{"supersedes": ref(root)})
+		right := put(3, "right", object{"supersedes": ref(root)})
+		fork := chain(root)
+		require.Equal(t, true, at(t, fork, "forked"))
+		require.Len(t, at(t, fork, "supersededBy"), 2)
+		require.Equal(t, string(right.URI), at(t, fork, "head", "uri"), "the greatest record key is chosen")
+		require.Equal(t, string(right.URI), at(t, fork, "heads", 0, "uri"))
+		require.Equal(t, string(left.URI), at(t, fork, "heads", 1, "uri"))
+		require.Equal(t, string(left.URI), at(t, chain(left), "head", "uri"), "a branch leads to its own head")
+
+		lost := ref(root)
+		lost["uri"] = "at://did:web:ada.test/garden.engram.agents.observation/" + string(tid(90))
+		orphan := put(4, "orphan", object{"supersedes": lost})
+		require.Equal(t, false, at(t, chain(orphan), "complete"))
+		require.Equal(t, "missing", at(t, chain(orphan), "supersedes", "state"), "the repo is indexed and has no such record")
+		lost["uri"] = "at://did:web:far.test/garden.engram.agents.observation/" + string(tid(90))
+		require.Equal(t, "not-indexed", at(t, chain(put(5, "far", object{"supersedes": lost})), "supersedes", "state"))
+
+		edited := put(1, "root, edited", nil)
+		view := at(t, s.get("getObservation", "uri", string(root.URI)), "observation")
+		require.Equal(t, "root", at(t, view, "text"), "what was seen first counts")
+		require.Equal(t, root.CID.String(), at(t, view, "cid"))
+		require.Equal(t, []any{edited.CID.String()}, at(t, view, "otherCids"))
+		require.Contains(t, codesOf(t, view), "edited")
+		s.now = noon.Add(time.Hour)
+		require.Equal(t, view, at(t, s.get("getObservation", "uri", string(root.URI)), "observation"), "nothing here depends on the clock")
+	})
 }
 
 func TestObservationHistoryIsNewestFirstAndPages(t *testing.T) {

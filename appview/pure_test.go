@@ -6,7 +6,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/stretchr/testify/require"
 
 	"herbarium.garden/appview"
@@ -182,17 +181,9 @@ func TestResumeCommandQuotesEverything(t *testing.T) {
 
 func TestMaskedValueLeavesTheRecordAlone(t *testing.T) {
 	t.Parallel()
-	record := map[string]any{
-		"text": "words", "withheld": true, "model": "m", "session": "at://x", "role": "user",
-		"note": []any{map[string]any{"a/b": "https://u:p@h"}},
-	}
-	shown, where := appview.MaskedValue(lexicons.MessageNSID, record)
-	require.Equal(t, []string{"/model", "/note/0/a~1b", "/text"}, where)
-	require.Equal(t, map[string]any{
-		"text": "", "withheld": true, "session": "at://x", "role": "user",
-		"note": []any{map[string]any{"a/b": "https://***@h"}},
-	}, shown)
-	require.Equal(t, "words", record["text"])
-	_, where = appview.MaskedValue(syntax.NSID("any.other.type"), map[string]any{"text": "words", "withheld": true})
-	require.Empty(t, where)
+	record := map[string]any{"text": "words", "note": []any{map[string]any{"a/b": "https://u:p@h"}}, "remote": "https://u:p@h"}
+	shown, where := appview.MaskedValue(record)
+	require.Equal(t, []string{"/note/0/a~1b", "/remote"}, where)
+	require.Equal(t, map[string]any{"text": "words", "note": []any{map[string]any{"a/b": "https://***@h"}}, "remote": "https://***@h"}, shown)
+	require.Equal(t, "https://u:p@h", record["remote"])
 }
