@@ -106,17 +106,20 @@ func (h *host) FetchRepo(_ context.Context, did syntax.DID) (io.ReadCloser, erro
 	return io.NopCloser(bytes.NewReader(r.export())), nil
 }
 
-func (h *host) ListRepos(_ context.Context, after syntax.DID, limit int) ([]ingest.HostedRepo, error) {
+// The cursor of this host is the last DID of the page.
+func (h *host) ListRepos(_ context.Context, cursor string, limit int) (repos []ingest.HostedRepo, next string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []ingest.HostedRepo
 	for did := range h.repos {
-		if did > after {
-			out = append(out, ingest.HostedRepo{DID: did, Active: true})
+		if string(did) > cursor {
+			repos = append(repos, ingest.HostedRepo{DID: did, Active: true})
 		}
 	}
-	slices.SortFunc(out, func(a, b ingest.HostedRepo) int { return bytes.Compare([]byte(a.DID), []byte(b.DID)) })
-	return out[:min(limit, len(out))], nil
+	slices.SortFunc(repos, func(a, b ingest.HostedRepo) int { return bytes.Compare([]byte(a.DID), []byte(b.DID)) })
+	if len(repos) > limit {
+		repos, next = repos[:limit], string(repos[limit-1].DID)
+	}
+	return repos, next, nil
 }
 
 // forget drops the events up to and including seq, as retention does.
