@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,8 +68,10 @@ func NewDirectory(cfg DirectoryConfig) (identity.Directory, error) {
 		Resolver:   net.Resolver{PreferGo: true},
 		UserAgent:  "herbarium",
 	}
+	// DNS has nothing to say about handles that are files of this host.
+	base.SkipDNSDomainSuffixes = slices.Clone(cfg.Accounts.cfg.HandleDomains)
 	if cfg.DevLoopback {
-		base.SkipDNSDomainSuffixes = []string{".test"}
+		base.SkipDNSDomainSuffixes = append(base.SkipDNSDomainSuffixes, ".test")
 	}
 	cached := identity.NewCacheDirectory(&foreignDirectory{base: base, dev: cfg.DevLoopback, client: client},
 		identityCacheSize, identityTTL, identityErrorTTL, invalidHandleTTL)

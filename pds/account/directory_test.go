@@ -193,6 +193,26 @@ func TestBroughtAlongIdentity(t *testing.T) {
 	require.Equal(t, syntax.Handle("alice.test"), ident.Handle)
 }
 
+// An account may say that it has a handle under somebody's domain; whether it
+// has, that domain says.
+func TestHandleOfAnotherDomain(t *testing.T) {
+	each(t, func(t *testing.T, db *migrations.DB) {
+		s := newStore(t, db)
+		const did = syntax.DID("did:plc:aaaaaaaaaaaaaaaaaaaaaaaa")
+		_, err := create(t, s, db, account.Params{Handle: "bob.example.com", DID: did})
+		require.NoError(t, err)
+		require.NoError(t, inTx(t, s, db, did, func(ctx context.Context, tx *gorm.DB) error {
+			_, err := s.ActivateTx(ctx, tx, did)
+			return err
+		}))
+		_, err = s.ResolveHandle(t.Context(), "bob.example.com")
+		require.ErrorIs(t, err, account.ErrNotFound)
+		got, err := s.HandleDID(t.Context(), "bob.example.com")
+		require.NoError(t, err, "when DNS leads here, it is proven")
+		require.Equal(t, did, got)
+	})
+}
+
 // While it is active here, a did:plc of ours needs no network; afterwards the
 // PLC directory says where it went.
 func TestMovedPLCAccount(t *testing.T) {

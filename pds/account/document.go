@@ -202,13 +202,14 @@ func (s *Store) whereAndWho(ctx context.Context, a Account) (string, atcrypto.Pu
 }
 
 // HandleDID answers GET /.well-known/atproto-did on a Host header: the DID of
-// the active account with that handle, ErrNotFound for any other host.
+// the active account with that handle, ErrNotFound for any other host. A handle
+// under another domain is answered too: that the request came here is DNS's word.
 func (s *Store) HandleDID(ctx context.Context, host string) (syntax.DID, error) {
 	handle, err := ParseHandle(hostName(host))
 	if err != nil {
 		return "", ErrNotFound
 	}
-	return s.ResolveHandle(ctx, handle)
+	return s.activeDID(ctx, handle)
 }
 
 // RepointTx points the document of a did:web that was issued here at the host

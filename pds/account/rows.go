@@ -162,9 +162,18 @@ func (s *Store) GetByHandle(ctx context.Context, handle syntax.Handle) (Account,
 	return row.account()
 }
 
-// ResolveHandle answers the DID of an active account here: a handle of a
-// deactivated or taken down one does not resolve. ErrNotFound otherwise.
+// ResolveHandle answers the DID of an active account with a handle under a
+// domain of this host: that of a deactivated or taken down one does not
+// resolve, and whose a handle under another domain is, DNS says and not our
+// rows. ErrNotFound otherwise.
 func (s *Store) ResolveHandle(ctx context.Context, handle syntax.Handle) (syntax.DID, error) {
+	if !s.OwnsDomain(handle) {
+		return "", ErrNotFound
+	}
+	return s.activeDID(ctx, handle)
+}
+
+func (s *Store) activeDID(ctx context.Context, handle syntax.Handle) (syntax.DID, error) {
 	a, err := s.GetByHandle(ctx, handle)
 	if err != nil {
 		return "", err
