@@ -140,3 +140,35 @@ func TestRepoint(t *testing.T) {
 		require.Equal(t, "http://localhost:2583", doc.Service[0].ServiceEndpoint)
 	})
 }
+
+func TestEmailAndEndingSessions(t *testing.T) {
+	each(t, func(t *testing.T, db *migrations.DB) {
+		s := newStore(t, db)
+		require.NoError(t, s.Poll(t.Context()))
+		alice, bob := mustCreate(t, s, db, "alice.test").DID, mustCreate(t, s, db, "bob.test").DID
+		require.NoError(t, s.SetEmail(t.Context(), alice, "A@example.com"))
+		require.ErrorIs(t, s.SetEmail(t.Context(), bob, "a@EXAMPLE.com"), account.ErrEmailTaken)
+		require.ErrorIs(t, s.SetEmail(t.Context(), bob, "a@b@c.example"), account.ErrEmailInvalid)
+		require.ErrorIs(t, s.SetEmail(t.Context(), "did:web:nobody.test", ""), account.ErrNotFound)
+		a, err := s.Get(t.Context(), alice)
+		require.NoError(t, err)
+		require.Equal(t, "a@example.com", a.Email)
+		require.Nil(t, a.EmailConfirmed)
+		require.NoError(t, s.SetEmail(t.Context(), alice, ""))
+		require.NoError(t, s.SetEmail(t.Context(), bob, "a@example.com"))
+
+		_, first, err := s.Login(t.Context(), "alice.test", "correct horse", false)
+		require.NoError(t, err)
+		_, second, err := s.Login(t.Context(), "alice.test", "correct horse", false)
+		require.NoError(t, err)
+		_, others, err := s.Login(t.Context(), "bob.test", "correct horse", false)
+		require.NoError(t, err)
+		require.NoError(t, s.EndSessions(t.Context(), alice))
+		for _, token := range []string{first.Access, second.Access} {
+			_, err = s.VerifyAccess(t.Context(), token)
+			require.ErrorIs(t, err, account.ErrTokenExpired)
+		}
+		_, err = s.VerifyAccess(t.Context(), others.Access)
+		require.NoError(t, err)
+	})
+}
