@@ -29,29 +29,32 @@ func (x *Index) Reindex(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, reindexTimeout)
 		defer cancel()
 	}
-	err := x.db.Tx(ctx, func(tx *gorm.DB) error {
-		w, err := x.newWriter(tx, "reindex")
-		if err != nil {
-			return err
-		}
-		for _, table := range derived {
-			clear := "DELETE FROM " + table
-			if table == "findings" {
-				clear += " WHERE collection <> ''" // those on a whole repo follow from nothing in the journal
-			}
-			if err := tx.Exec(clear).Error; err != nil {
-				return fmt.Errorf("clear %s: %w", table, err)
-			}
-		}
-		if err := w.replay(); err != nil {
-			return err
-		}
-		return w.settle(ctx)
-	})
+	err := x.db.Tx(ctx, func(tx *gorm.DB) error { return x.rebuild(ctx, tx) })
 	if err != nil {
 		return fmt.Errorf("reindex: %w", err)
 	}
 	return nil
+}
+
+// rebuild is Reindex inside the caller's transaction (tx).
+func (x *Index) rebuild(ctx context.Context, tx *gorm.DB) error {
+	w, err := x.newWriter(tx, "reindex")
+	if err != nil {
+		return err
+	}
+	for _, table := range derived {
+		clear := "DELETE FROM " + table
+		if table == "findings" {
+			clear += " WHERE collection <> ''" // those on a whole repo follow from nothing in the journal
+		}
+		if err := tx.Exec(clear).Error; err != nil {
+			return fmt.Errorf("clear %s: %w", table, err)
+		}
+	}
+	if err := w.replay(); err != nil {
+		return err
+	}
+	return w.settle(ctx)
 }
 
 func (w *writer) replay() error {

@@ -24,7 +24,11 @@ func (x *Index) SetTrustGroups(ctx context.Context, groups [][]syntax.DID) error
 			want[string(did)] = strconv.Itoa(i)
 		}
 	}
-	changed := false
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, reindexTimeout)
+		defer cancel()
+	}
 	err := x.db.Tx(ctx, func(tx *gorm.DB) error {
 		var rows []struct{ Did, Circle string }
 		if err := tx.Raw("SELECT did, circle FROM trust_members").Scan(&rows).Error; err != nil {
@@ -34,7 +38,7 @@ func (x *Index) SetTrustGroups(ctx context.Context, groups [][]syntax.DID) error
 		for _, r := range rows {
 			is[r.Did] = r.Circle
 		}
-		if changed = !sameGroups(is, want); !changed {
+		if sameGroups(is, want) {
 			return nil
 		}
 		if err := tx.Exec("DELETE FROM trust_members").Error; err != nil {
@@ -45,15 +49,12 @@ func (x *Index) SetTrustGroups(ctx context.Context, groups [][]syntax.DID) error
 				return err
 			}
 		}
-		return nil
+		return x.rebuild(ctx, tx)
 	})
 	if err != nil {
 		return fmt.Errorf("set trust groups: %w", err)
 	}
-	if !changed {
-		return nil
-	}
-	return x.Reindex(ctx)
+	return nil
 }
 
 // sameGroups compares two divisions into groups, whatever the groups are called.
