@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -64,7 +65,11 @@ func (p *PDS) applyWrites(ctx context.Context, v xrpc.Viewer, in applyWritesInpu
 	for i, w := range batch {
 		writes[i] = w.Write
 	}
-	result, err := p.apply(ctx, v.DID, writes, options)
+	result, err := p.repos.Apply(ctx, v.DID, writes, options)
+	var at *repostore.WriteError
+	if errors.As(err, &at) {
+		return nil, inBatch(at.Index, writeError(at.Err))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -114,16 +119,21 @@ func inBatch(i int, err error) error {
 	if errors.As(err, &refused) {
 		moved := make([]lexicons.Finding, len(refused.Findings))
 		for j, f := range refused.Findings {
-			f.Path = at + "/value" + f.Path
+			if !strings.HasPrefix(f.Path, "/writes/") { // the rules about whole batches say it themselves
+				f.Path = at + "/value" + f.Path
+			}
 			moved[j] = f
 		}
 		return &lexicons.Refused{Findings: moved}
 	}
 	var answered *xrpc.Error
-	if errors.As(err, &answered) {
-		return xrpc.Errorf(answered.Status, answered.Name, "%s: %s", at, answered.Message)
+	if !errors.As(err, &answered) {
+		answered = translate(err)
 	}
-	return err
+	if answered == nil {
+		return err
+	}
+	return xrpc.Errorf(answered.Status, answered.Name, "%s: %s", at, answered.Message)
 }
 
 func viewBatch(batch []parsedWrite, result *repostore.Result) *applyWritesOutput {

@@ -40,11 +40,13 @@ func TestTheBackDoorsAreClosed(t *testing.T) {
 			require.Nil(t, out.at("commit"))
 		})
 		t.Run("applyWrites update", func(t *testing.T) {
-			h.apply(t, a, []object{updating(observation, rkeyOf(kept), changed)}).refused(t, 400, "ImmutableRecord")
+			r := h.apply(t, a, []object{creating(note, "fine", object{}), updating(observation, rkeyOf(kept), changed)})
+			require.Contains(t, r.refused(t, 400, "ImmutableRecord"), "/writes/1/value", "the message says which write it is")
 		})
 		t.Run("delete and create in one batch", func(t *testing.T) {
 			for _, again := range []object{changed, record} {
-				h.apply(t, a, []object{deleting(observation, rkeyOf(kept)), creating(observation, rkeyOf(kept), again)}).refused(t, 400, "ImmutableRecord")
+				r := h.apply(t, a, []object{deleting(observation, rkeyOf(kept)), creating(observation, rkeyOf(kept), again)})
+				require.Contains(t, r.refused(t, 400, "ImmutableRecord"), " at /writes/1: ")
 			}
 		})
 		t.Run("validate false", func(t *testing.T) {

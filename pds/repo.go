@@ -121,17 +121,17 @@ func (p *PDS) deleteRecord(ctx context.Context, v xrpc.Viewer, in deleteRecordIn
 		}
 		w.SwapRecord = &repostore.SwapRecord{CID: &c}
 	}
-	result, err := p.apply(ctx, v.DID, []repostore.Write{w}, options)
+	result, err := p.repos.Apply(ctx, v.DID, []repostore.Write{w}, options)
 	if err != nil {
-		return nil, err
+		return nil, writeError(err)
 	}
 	return &deleteRecordOutput{Commit: viewCommit(result.Commit)}, nil
 }
 
 func (p *PDS) applyOne(ctx context.Context, did syntax.DID, w parsedWrite, options repostore.Options) (*writtenRecord, error) {
-	result, err := p.apply(ctx, did, []repostore.Write{w.Write}, options)
+	result, err := p.repos.Apply(ctx, did, []repostore.Write{w.Write}, options)
 	if err != nil {
-		return nil, err
+		return nil, writeError(err)
 	}
 	written := result.Writes[0]
 	return &writtenRecord{
@@ -140,14 +140,14 @@ func (p *PDS) applyOne(ctx context.Context, did syntax.DID, w parsedWrite, optio
 	}, nil
 }
 
-// apply writes. No write method declares RecordNotFound: a record that is
-// missing under an update is a fault of the request.
-func (p *PDS) apply(ctx context.Context, did syntax.DID, writes []repostore.Write, options repostore.Options) (*repostore.Result, error) {
-	result, err := p.repos.Apply(ctx, did, writes, options)
+// writeError is what a write answers for an error of Apply. No write method
+// declares RecordNotFound: a record that is missing under an update is a fault
+// of the request.
+func writeError(err error) error {
 	if errors.Is(err, repostore.ErrRecordNotFound) {
-		return nil, xrpc.InvalidRequest("%v", err)
+		return xrpc.InvalidRequest("%v", err)
 	}
-	return result, err
+	return err
 }
 
 // writeOptions checks that the caller may write to repo, which must be its

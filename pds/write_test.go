@@ -164,7 +164,10 @@ func TestApplyWrites(t *testing.T) {
 			"no kind":                {{"collection": note, "rkey": "x"}},
 		} {
 			t.Run(name, func(t *testing.T) {
-				h.apply(t, a, writes).refused(t, 400, "InvalidRequest")
+				message := h.apply(t, a, writes).refused(t, 400, "InvalidRequest")
+				if len(writes) > 1 {
+					require.Contains(t, message, "/writes/1", "the message says which write it is")
+				}
 				require.Equal(t, seq, h.lastSeq(t), "nothing is written")
 				h.query(t, a.access, "com.atproto.repo.getRecord", "repo", a.did, "collection", note, "rkey", "fine").refused(t, 400, "RecordNotFound")
 			})

@@ -61,7 +61,7 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 	}
 	for i := range writes {
 		if err := b.write(ctx, &writes[i]); err != nil {
-			return nil, nil, err
+			return nil, nil, &WriteError{Index: i, Err: err}
 		}
 	}
 	if err := lexicons.RefusedBy(s.rules.CheckBatch(b.changes)); err != nil {

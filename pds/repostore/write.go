@@ -58,3 +58,14 @@ type WriteResult struct {
 	// Findings are what the stateful rules remark without refusing.
 	Findings []lexicons.Finding
 }
+
+// WriteError says which write of a batch an error of Apply or DryRun is about.
+type WriteError struct {
+	Index int // into the writes
+	Err   error
+}
+
+func (e *WriteError) Error() string { return e.Err.Error() }
+
+// Unwrap is what happened.
+func (e *WriteError) Unwrap() error { return e.Err }
