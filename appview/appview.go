@@ -61,7 +61,8 @@ type Appview struct {
 	service   Service
 	states    thresholds
 	now       func() time.Time
-	methods   []syntax.NSID // registered, for describeService
+	methods   []syntax.NSID // registered, for describeService; written by Register only
+	counts    statusCache
 }
 
 // New checks the configuration and makes an Appview. It starts nothing.
@@ -113,6 +114,8 @@ func (a *Appview) Register(s *xrpc.Server) error {
 		register(a, s, "listConversations", xrpc.Read, a.listConversations),
 		register(a, s, "listFindings", xrpc.Read, a.listFindings),
 		register(a, s, "getRecord", xrpc.Read, a.getRecord),
+		register(a, s, "getAgent", xrpc.Read, a.getAgent),
+		register(a, s, "listAgents", xrpc.Read, a.listAgents),
 		register(a, s, "getIndexStatus", xrpc.Read, a.getIndexStatus),
 	)
 }

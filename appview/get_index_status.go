@@ -1,10 +1,10 @@
 package appview
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
+	"sync"
+	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -40,7 +40,7 @@ type repoCounts struct {
 	Desynchronized int64 `json:"desynchronized"`
 }
 
-// collectionCount is garden.herbarium.getIndexStatus#collectionCount.
+// collectionCount is garden.herbarium.defs#collectionCount.
 type collectionCount struct {
 	Collection syntax.NSID `json:"collection"`
 	Records    int64       `json:"records"`
@@ -61,12 +61,12 @@ type repoStatus struct {
 }
 
 func (a *Appview) getIndexStatus(ctx context.Context, _ xrpc.Viewer, p getIndexStatusParams) (*getIndexStatusOutput, error) {
-	status, err := a.index.Status(ctx)
+	status, counted, err := a.counts.get(a.now(), func() (*index.Status, error) { return a.index.Status(ctx) })
 	if err != nil {
 		return nil, err
 	}
 	out := viewIndexStatus(status)
-	out.AsOf = datetime(a.now())
+	out.AsOf = datetime(counted)
 	if p.DID == "" {
 		return out, nil
 	}
@@ -76,6 +76,32 @@ func (a *Appview) getIndexStatus(ctx context.Context, _ xrpc.Viewer, p getIndexS
 	}
 	out.Repo = viewRepoStatus(p.DID, repo)
 	return out, nil
+}
+
+// statusAge is how long counts are good for: they go through all records, and
+// anybody who may read may ask for them in a loop.
+const statusAge = 2 * time.Second
+
+// statusCache holds the last counts. Its mutex is held while counting, so that
+// one caller counts and the others wait for it.
+type statusCache struct {
+	mu      sync.Mutex
+	status  *index.Status // guarded by mu, as is counted
+	counted time.Time
+}
+
+func (c *statusCache) get(now time.Time, count func() (*index.Status, error)) (*index.Status, time.Time, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.status != nil && now.Sub(c.counted) < statusAge {
+		return c.status, c.counted, nil
+	}
+	status, err := count()
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	c.status, c.counted = status, now
+	return status, now, nil
 }
 
 func viewIndexStatus(s *index.Status) *getIndexStatusOutput {
@@ -89,15 +115,11 @@ func viewIndexStatus(s *index.Status) *getIndexStatusOutput {
 		Sources: orEmpty(each(s.Sources, func(s index.SourceStatus) sourceStatus {
 			return sourceStatus{Name: s.Name, Cursor: s.Cursor, UpdatedAt: datetime(s.UpdatedAt)}
 		})),
-		Collections: []collectionCount{},
+		Collections: viewCounts(s.Records),
 	}
 	for _, n := range s.Repos {
 		out.Repos.Total += n
 	}
-	for collection, n := range s.Records {
-		out.Collections = append(out.Collections, collectionCount{Collection: collection, Records: n})
-	}
-	slices.SortFunc(out.Collections, func(a, b collectionCount) int { return cmp.Compare(a.Collection, b.Collection) })
 	return out
 }
 

@@ -1,0 +1,40 @@
+package appview
+
+import (
+	"context"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons/xrpc"
+)
+
+type listAgentsParams struct {
+	State  index.SyncState `param:"state"`
+	Limit  int             `param:"limit"`
+	Cursor string          `param:"cursor"`
+}
+
+type listAgentsOutput struct {
+	Cursor string      `json:"cursor,omitempty"`
+	Agents []agentView `json:"agents"`
+}
+
+func (a *Appview) listAgents(ctx context.Context, _ xrpc.Viewer, p listAgentsParams) (*listAgentsOutput, error) {
+	at, err := page("listAgents", p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	list, err := a.index.ListRepos(ctx, p.State, at)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := a.index.RecordCounts(ctx, each(list.Items, func(r index.Repo) syntax.DID { return r.DID }))
+	if err != nil {
+		return nil, err
+	}
+	return &listAgentsOutput{
+		Cursor: cursorOf("listAgents", list.Next),
+		Agents: orEmpty(each(list.Items, func(r index.Repo) agentView { return viewAgent(r, counts[r.DID]) })),
+	}, nil
+}
