@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ func BenchmarkCreate(b *testing.B) {
 				next := size
 				b.Run(fmt.Sprint(size), func(b *testing.B) {
 					var took []time.Duration
+					before := cpuTime(b)
 					for b.Loop() {
 						w := create(tid(next), observation(b, fmt.Sprint(next), nil))
 						next++
@@ -37,7 +39,7 @@ func BenchmarkCreate(b *testing.B) {
 						h.apply(did, w)
 						took = append(took, time.Since(start))
 					}
-					report(b, took)
+					report(b, took, before)
 				})
 			}
 		})
@@ -60,7 +62,7 @@ func BenchmarkManyRepos(b *testing.B) {
 				next = 1000
 				took []time.Duration
 			)
-			before := h.Stats()
+			before, cpu := h.Stats(), cpuTime(b)
 			b.SetParallelism(8)
 			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {
@@ -76,7 +78,7 @@ func BenchmarkManyRepos(b *testing.B) {
 					mu.Unlock()
 				}
 			})
-			report(b, took)
+			report(b, took, cpu)
 			after := h.Stats()
 			b.ReportMetric(float64(after.Commits-before.Commits)/float64(after.Transactions-before.Transactions), "commits/tx")
 		})
@@ -97,7 +99,16 @@ func (h *host) fill(did syntax.DID, size int) {
 	require.Len(h.t, records, 1)
 }
 
-func report(b *testing.B, took []time.Duration) {
+// cpuTime is what this process has used so far: the steadiest figure on a busy
+// machine. (Postgres is another process.)
+func cpuTime(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+func report(b *testing.B, took []time.Duration, before time.Duration) {
+	b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 	slices.Sort(took)
 	at := func(share float64) float64 {
 		return float64(took[int(share*float64(len(took)-1))].Microseconds()) / 1000
