@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,48 @@ func TestSavepointUndoesOnlyItsPart(t *testing.T) {
 		var names []string
 		require.NoError(t, db.Read.WithContext(t.Context()).Raw("SELECT name FROM settings ORDER BY name").Scan(&names).Error)
 		require.Equal(t, []string{"kept", "last"}, names)
+	})
+}
+
+// A connection keeps its statements: one that is still being read is not used
+// a second time, many of them push out others, and a new schema renews them.
+func TestStatementsAreKeptPerConnection(t *testing.T) {
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		require.NoError(t, db.Tx(t.Context(), func(tx *gorm.DB) error {
+			for _, name := range []string{"a", "b", "c"} {
+				require.NoError(t, tx.Exec("INSERT INTO settings (name, value) VALUES (?, ?)", name, []byte(name)).Error)
+			}
+			return nil
+		}))
+		list := func(tx *gorm.DB) []string {
+			var names []string
+			require.NoError(t, tx.Raw("SELECT name FROM settings ORDER BY name").Scan(&names).Error)
+			return names
+		}
+		require.NoError(t, db.Tx(t.Context(), func(tx *gorm.DB) error {
+			for range 2 {
+				require.Equal(t, []string{"a", "b", "c"}, list(tx))
+			}
+			if db.Dialect == migrations.SQLite {
+				rows, err := tx.Raw("SELECT name FROM settings ORDER BY name").Rows()
+				require.NoError(t, err)
+				require.True(t, rows.Next())
+				require.Equal(t, []string{"a", "b", "c"}, list(tx), "the same text while its rows are open")
+				var first string
+				require.NoError(t, rows.Scan(&first))
+				require.Equal(t, "a", first)
+				require.True(t, rows.Next())
+				require.NoError(t, rows.Close())
+			}
+			for n := range 600 {
+				var got int
+				require.NoError(t, tx.Raw(fmt.Sprintf("SELECT %d", n)).Row().Scan(&got))
+				require.Equal(t, n, got)
+			}
+			return tx.Exec("ALTER TABLE settings ADD COLUMN note TEXT").Error
+		}))
+		require.Equal(t, []string{"a", "b", "c"}, list(db.Read.WithContext(t.Context())))
+		require.Equal(t, []string{"a", "b", "c"}, list(db.Write.WithContext(t.Context())))
 	})
 }
 
