@@ -46,6 +46,31 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
+// BenchmarkBatch writes batches of 200 observations into one repo.
+func BenchmarkBatch(b *testing.B) {
+	for _, dialect := range []migrations.Dialect{migrations.SQLite, migrations.Postgres} {
+		b.Run(string(dialect), func(b *testing.B) {
+			h := newHost(b, dbtest.Open(b, migrations.PDS, dialect))
+			did := h.account("scout")
+			rec := observation(b, "the same", nil)
+			var took []time.Duration
+			before, next := cpuTime(b), 0
+			for b.Loop() {
+				writes := make([]repostore.Write, repostore.MaxWrites)
+				for i := range writes {
+					writes[i] = create(tid(next), rec)
+					next++
+				}
+				start := time.Now()
+				h.apply(did, writes...)
+				took = append(took, time.Since(start))
+			}
+			report(b, took, before)
+			b.ReportMetric(float64(next)/b.Elapsed().Seconds(), "records/s")
+		})
+	}
+}
+
 // BenchmarkManyRepos writes from 8 clients into 16 repos: commits come together.
 func BenchmarkManyRepos(b *testing.B) {
 	for _, dialect := range []migrations.Dialect{migrations.SQLite, migrations.Postgres} {

@@ -2,6 +2,7 @@ package repostore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
@@ -89,6 +90,9 @@ func mergeLayers(layers []*layer) merged {
 	return m
 }
 
+// mostTombstones bounds what a batch reads ahead.
+const mostTombstones = 1000
+
 // view is a repo as the next write of its DID sees it: what is stored, under
 // the layers that are not, the oldest first. A layer that has been stored in
 // the meantime may stay: it says what the tables say.
@@ -166,10 +170,23 @@ func (v *view) tombstone(ctx context.Context, path string) (*lexicons.Tombstone,
 	}
 	stone, err := v.read.tombstone(ctx, v.did, path)
 	if err == nil {
-		if v.stones == nil {
-			v.stones = map[string]*lexicons.Tombstone{}
-		}
 		v.stones[path] = stone
 	}
 	return stone, err
+}
+
+// readAhead reads the tombstones of many paths at once: all that lie in their
+// range. When those are too many, each path is looked up when its turn comes.
+func (v *view) readAhead(ctx context.Context, paths []string) error {
+	if len(paths) < 2 {
+		return nil
+	}
+	stones, err := v.read.tombstones(ctx, v.did, slices.Min(paths), slices.Max(paths), mostTombstones)
+	if err != nil || len(stones) == mostTombstones {
+		return err
+	}
+	for _, path := range paths {
+		v.stones[path] = stones[path]
+	}
+	return nil
 }

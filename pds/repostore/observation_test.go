@@ -220,6 +220,24 @@ func TestForkRace(t *testing.T) {
 	})
 }
 
+// A batch finds a tombstone in its midst as a single write does.
+func TestBatchMeetsTombstone(t *testing.T) {
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		h := newHost(t, db)
+		did := h.account("scout")
+		var writes []repostore.Write
+		for i := range 5 {
+			writes = append(writes, create(tid(i), observation(t, fmt.Sprint(i), nil)))
+		}
+		h.apply(did, writes[2])
+		h.apply(did, remove(lexicons.ObservationNSID, tid(2)))
+		requireRefusal(t, "RecordTombstoned", h.refused(did, writes...))
+		requireRefusal(t, "RecordTombstoned", h.refused(did, writes[2]))
+		h.apply(did, append(writes[:2:2], writes[3:]...)...)
+		require.Len(t, h.consistent(did), 4)
+	})
+}
+
 // Sessions may reuse a record key: the tombstone gives way.
 func TestReusableKeys(t *testing.T) {
 	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)

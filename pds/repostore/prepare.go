@@ -55,9 +55,12 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 		edges: map[string]lexicons.StrongRef{}, successors: map[syntax.ATURI][]string{},
 	}
 	// The layer in the making lies on top: a write sees the earlier ones of its batch.
-	b.view = view{store: s, did: did, repoID: f.base.id, head: tip, layers: append(f.layers[:len(f.layers):len(f.layers)], b.layer), read: reader{s.db.Read}}
+	b.view = view{store: s, did: did, repoID: f.base.id, head: tip, layers: append(f.layers[:len(f.layers):len(f.layers)], b.layer), read: reader{s.db.Read}, stones: map[string]*lexicons.Tombstone{}}
 	if b.tree, err = openTree(ctx, &b.view, tip.Data); err != nil {
 		return nil, nil, err
+	}
+	if err := b.view.readAhead(ctx, protectedPaths(writes)); err != nil {
+		return nil, nil, fmt.Errorf("read tombstones of %s: %w", did, err)
 	}
 	for i := range writes {
 		if err := b.write(ctx, &writes[i]); err != nil {
@@ -79,6 +82,17 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 	return b.layer, result, nil
 }
 
+// protectedPaths are those at which a tombstone may forbid a record.
+func protectedPaths(writes []Write) []string {
+	paths := make([]string, 0, len(writes))
+	for i := range writes {
+		if w := &writes[i]; w.Record != nil && lexicons.Enforced(w.Collection) {
+			paths = append(paths, w.path())
+		}
+	}
+	return paths
+}
+
 // nextRev answers a rev after prev: the time, or the next microsecond when the
 // clock has not passed prev.
 func nextRev(prev syntax.TID, now time.Time) (syntax.TID, error) {
@@ -94,7 +108,7 @@ func nextRev(prev syntax.TID, now time.Time) (syntax.TID, error) {
 
 // write takes one write into the batch.
 func (b *batch) write(ctx context.Context, w *Write) error {
-	path := string(w.Collection) + "/" + string(w.RecordKey)
+	path := w.path()
 	uri := recordURI(b.view.did, path)
 	change := lexicons.Change{Action: w.Action, DID: b.view.did, URI: uri, RecordKey: w.RecordKey, Record: w.Record, Now: b.now}
 	if _, repeated := b.layer.records[path]; repeated {

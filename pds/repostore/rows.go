@@ -129,32 +129,46 @@ func (r reader) record(ctx context.Context, did syntax.DID, path string) (*recor
 
 // tombstone answers nil for a path without one.
 func (r reader) tombstone(ctx context.Context, did syntax.DID, path string) (*lexicons.Tombstone, error) {
-	var (
-		key, targetKey []byte
-		at             string
-		target         sql.NullString
-	)
-	found, err := one(r.db.WithContext(ctx), `SELECT t.cid, t.deleted_at, s.target, s.target_cid FROM tombstones t
-		LEFT JOIN supersedes s ON s.did = t.did AND s.successor = t.path WHERE t.did = ? AND t.path = ?`,
-		[]any{string(did), path}, &key, &at, &target, &targetKey)
-	if err != nil || !found {
-		return nil, err
-	}
-	stone := &lexicons.Tombstone{URI: recordURI(did, path)}
-	if stone.CID, err = castCID(key); err != nil {
-		return nil, err
-	}
-	if stone.DeletedAt, err = migrations.ParseTime(at); err != nil {
-		return nil, fmt.Errorf("%w: tombstone %s: %w", ErrCorrupt, stone.URI, err)
-	}
-	if target.Valid {
-		ref := lexicons.StrongRef{URI: syntax.ATURI(target.String)}
-		if ref.CID, err = castCID(targetKey); err != nil {
-			return nil, err
+	stones, err := r.tombstones(ctx, did, path, path, 1)
+	return stones[path], err
+}
+
+// tombstones answers those whose paths lie between two, both inclusive, by path.
+func (r reader) tombstones(ctx context.Context, did syntax.DID, from, to string, limit int) (map[string]*lexicons.Tombstone, error) {
+	var stones map[string]*lexicons.Tombstone
+	err := each(r.db.WithContext(ctx), func(rows *sql.Rows) error {
+		var (
+			key, targetKey []byte
+			path, at       string
+			target         sql.NullString
+			err            error
+		)
+		if err = rows.Scan(&path, &key, &at, &target, &targetKey); err != nil {
+			return err
 		}
-		stone.Supersedes = &ref
-	}
-	return stone, nil
+		stone := &lexicons.Tombstone{URI: recordURI(did, path)}
+		if stone.CID, err = castCID(key); err != nil {
+			return err
+		}
+		if stone.DeletedAt, err = migrations.ParseTime(at); err != nil {
+			return fmt.Errorf("%w: tombstone %s: %w", ErrCorrupt, stone.URI, err)
+		}
+		if target.Valid {
+			ref := lexicons.StrongRef{URI: syntax.ATURI(target.String)}
+			if ref.CID, err = castCID(targetKey); err != nil {
+				return err
+			}
+			stone.Supersedes = &ref
+		}
+		if stones == nil {
+			stones = make(map[string]*lexicons.Tombstone, 1)
+		}
+		stones[path] = stone
+		return nil
+	}, `SELECT t.path, t.cid, t.deleted_at, s.target, s.target_cid FROM tombstones t
+		LEFT JOIN supersedes s ON s.did = t.did AND s.successor = t.path
+		WHERE t.did = ? AND t.path >= ? AND t.path <= ? ORDER BY t.path LIMIT ?`, string(did), from, to, limit)
+	return stones, err
 }
 
 // blob answers nil for one that was not uploaded.

@@ -20,6 +20,9 @@ type Write struct {
 	SwapRecord *SwapRecord
 }
 
+// path is where the write writes: the record's key in the MST.
+func (w *Write) path() string { return string(w.Collection) + "/" + string(w.RecordKey) }
+
 // SwapRecord is the swapRecord parameter: the CID that must stand at the path,
 // nil for "no record" (an explicit null).
 type SwapRecord struct {
