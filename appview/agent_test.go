@@ -14,7 +14,7 @@ func TestAgentView(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
 		s := newSite(t, db)
-		chainOfThree(t, s)
+		_, o, _, _ := chainOfThree(t, s)
 		agent := at(t, s.get("getAgent", "actor", "ada.test"), "agent")
 		require.Equal(t, "synced", at(t, agent, "state"))
 		require.Equal(t, []any{object{"collection": "garden.engram.agents.observation", "records": 3.0}}, at(t, agent, "records"))
@@ -33,6 +33,8 @@ func TestAgentView(t *testing.T) {
 		require.Equal(t, "takendown", at(t, agent, "status"))
 		require.Empty(t, at(t, agent, "records"))
 		require.NotContains(t, agent, "runs")
+		_, codes := s.refuse("getObservation", "uri", string(o[0].URI))
+		require.Equal(t, []string{"repo-inactive"}, codes)
 		name, codes := s.refuse("getAgent", "actor", "did:web:nobody.test")
 		require.Equal(t, "RecordNotFound", name)
 		require.Equal(t, []string{"not-indexed"}, codes)

@@ -1,6 +1,7 @@
 package appview_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -103,8 +104,40 @@ func TestDescribeServiceIsOpenAndTheRestIsNot(t *testing.T) {
 		}
 		require.Equal(t, want, route.Access, route.NSID)
 	}
-	out := s.get("describeService")
-	require.Len(t, at(t, out, "methods"), 15)
+}
+
+// A query whose lexicon is here is answered here, and described.
+func TestEveryQueryWithALexiconIsRegistered(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, dbtest.Open(t, migrations.Appview, migrations.SQLite))
+	var want []any
+	for m := range s.catalog.Methods() {
+		if strings.HasPrefix(string(m.NSID), "garden.herbarium.") && !strings.HasPrefix(string(m.NSID), "garden.herbarium.admin.") && m.Kind == lexicons.Query {
+			want = append(want, string(m.NSID))
+		}
+	}
+	require.ElementsMatch(t, want, at(t, s.get("describeService"), "methods"))
+}
+
+func TestQuarantinedRecordIsSaidToBeThere(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		s := newSite(t, db)
+		bad := observation("no method", nil)
+		delete(bad, "method")
+		c, made := newAuthor("did:web:ada.test").put(t, lexicons.ObservationNSID, string(tid(1)), bad)
+		s.apply(c)
+		for _, method := range []string{"getObservation", "getObservationHistory", "getRecord"} {
+			name, codes := s.refuse(method, "uri", string(made.URI))
+			require.Equal(t, "RecordNotFound", name)
+			require.Equal(t, []string{"quarantined"}, codes, method)
+		}
+		require.Empty(t, at(t, s.get("listObservations"), "observations"))
+		s.viewer = xrpc.Viewer{Kind: xrpc.Admin, Member: true}
+		record := s.get("getRecord", "uri", string(made.URI))
+		require.Equal(t, "quarantined", record["state"])
+		require.NotEmpty(t, record["findings"])
+	})
 }
 
 func TestIndexStatusIsCountedOnceInTwoSeconds(t *testing.T) {

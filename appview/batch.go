@@ -3,15 +3,14 @@ package appview
 import (
 	"iter"
 	"slices"
+
+	"herbarium.garden/appview/index"
 )
 
-// maxBatch is how many things the index hydrates in one query.
-const maxBatch = 1000
-
-// batches goes through the distinct ones of keys, maxBatch at a time, in the
-// order of their first appearance.
+// batches goes through the distinct ones of keys in the order of their first
+// appearance, as many at a time as the index hydrates in one query.
 func batches[K comparable](keys []K) iter.Seq[[]K] {
-	return slices.Chunk(distinct(keys), maxBatch)
+	return slices.Chunk(distinct(keys), index.MaxBatch)
 }
 
 func distinct[K comparable](keys []K) []K {

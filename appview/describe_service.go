@@ -26,9 +26,11 @@ type serviceThresholds struct {
 }
 
 // indexed are the record types that have views.
-var indexed = []syntax.NSID{
-	lexicons.ObservationNSID, lexicons.SessionNSID, lexicons.ChatSessionNSID, lexicons.MessageNSID,
-	lexicons.ClassNSID, lexicons.SkillNSID, lexicons.ClaimNSID,
+func indexed() []syntax.NSID {
+	return []syntax.NSID{
+		lexicons.ObservationNSID, lexicons.SessionNSID, lexicons.ChatSessionNSID, lexicons.MessageNSID,
+		lexicons.ClassNSID, lexicons.SkillNSID, lexicons.ClaimNSID,
+	}
 }
 
 func (a *Appview) describeService(context.Context, xrpc.Viewer, xrpc.None) (*describeServiceOutput, error) {
@@ -37,7 +39,7 @@ func (a *Appview) describeService(context.Context, xrpc.Viewer, xrpc.None) (*des
 		Version:     a.service.Version,
 		Visibility:  a.service.Visibility,
 		PublicURL:   a.service.PublicURL,
-		Collections: indexed,
+		Collections: indexed(),
 		Methods:     a.methods,
 		Thresholds: serviceThresholds{
 			SessionActiveSeconds: int64(a.states.active.Seconds()),

@@ -3,6 +3,7 @@ package appview
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -100,6 +101,7 @@ func (a *Appview) retracted(ctx context.Context, v index.Viewer, uri syntax.ATUR
 }
 
 func (a *Appview) conversationFacts(ctx context.Context, v index.Viewer, c index.Conversation, turns []index.Turn) (*conversationFacts, error) {
+	turns = slices.DeleteFunc(turns, func(t index.Turn) bool { return t.CBOR == nil && !t.Withheld }) // deleted since it was listed
 	f := &conversationFacts{conversation: c, turns: each(turns, readTurn)}
 	foreign, err := a.index.Turns(ctx, v, c.URI, true, index.Page{Limit: index.MaxLimit})
 	if err != nil {

@@ -55,20 +55,6 @@ func (a *Appview) sessionView(ctx context.Context, v index.Viewer, uri syntax.AT
 	return viewSession(*facts), nil
 }
 
-// tombstone is what is left of the record at uri; the answer to the client
-// when nothing is.
-func (a *Appview) tombstone(ctx context.Context, v index.Viewer, uri syntax.ATURI) (*index.Record, actors, error) {
-	record, err := a.index.Record(ctx, v, uri)
-	if err != nil && !errors.Is(err, index.ErrNotFound) {
-		return nil, nil, err
-	}
-	if record == nil || record.State != index.StateDeleted {
-		return nil, nil, a.notFound(ctx, uri)
-	}
-	who, err := a.actors(ctx, []syntax.DID{record.DID})
-	return record, who, err
-}
-
 func (a *Appview) sessionFacts(ctx context.Context, v index.Viewer, s index.Session) (*sessionFacts, error) {
 	f := &sessionFacts{session: s, now: a.now(), states: a.states}
 	full := index.Page{Limit: index.MaxLimit, Reverse: true}

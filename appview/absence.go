@@ -55,3 +55,17 @@ func absence(uri syntax.ATURI, repo *index.Repo, record *index.Record) (code, me
 		return "missing", fmt.Sprintf("missing: the repo %s is indexed up to rev %s and shows no record at %s", repo.DID, repo.Rev, uri)
 	}
 }
+
+// tombstone is what is left of the record at uri; the answer to the client
+// when nothing is.
+func (a *Appview) tombstone(ctx context.Context, v index.Viewer, uri syntax.ATURI) (*index.Record, actors, error) {
+	record, err := a.index.Record(ctx, v, uri)
+	if err != nil && !errors.Is(err, index.ErrNotFound) {
+		return nil, nil, err
+	}
+	if record == nil || record.State != index.StateDeleted {
+		return nil, nil, a.notFound(ctx, uri)
+	}
+	who, err := a.actors(ctx, []syntax.DID{record.DID})
+	return record, who, err
+}
