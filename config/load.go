@@ -231,7 +231,7 @@ func (c *Config) contradictions() (errs []error) {
 	if c.Identity == IdentityPLC && c.PLCURL == nil {
 		fault("IDENTITY=plc needs PLC_URL, such as https://plc.directory")
 	}
-	if c.PLCURL != nil && c.PLCURL.Scheme == "http" && !(c.DevLoopback && isLoopback(c.PLCURL.Hostname())) {
+	if c.PLCURL != nil && c.PLCURL.Scheme == "http" && (!c.DevLoopback || !isLoopback(c.PLCURL.Hostname())) {
 		fault("PLC_URL: http needs DEV_LOOPBACK=true and a loopback address")
 	}
 	if c.PDSDB.Reveal() == c.AppviewDB.Reveal() {

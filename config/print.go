@@ -35,7 +35,9 @@ func WriteTemplate(w io.Writer) error {
 func WriteValues(w io.Writer, c *Config) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, v := range c.values {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", v.Name, v.Source, v.Text)
+		if _, err := fmt.Fprintf(table, "%s\t%s\t%s\n", v.Name, v.Source, v.Text); err != nil {
+			return err
+		}
 	}
 	return table.Flush()
 }

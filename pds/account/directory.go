@@ -134,13 +134,12 @@ func (d *localDirectory) elsewhere(ctx context.Context, a Account) (*identity.Id
 	if err != nil {
 		return nil, err
 	}
-	declared, err := found.DeclaredHandle()
-	if err != nil || declared != a.Handle || !d.accounts.OwnsDomain(declared) {
-		return found, nil
+	if declared, err := found.DeclaredHandle(); err == nil && declared == a.Handle && d.accounts.OwnsDomain(declared) {
+		confirmed := *found // the cache shares what it answers
+		confirmed.Handle = declared
+		return &confirmed, nil
 	}
-	ident := *found // the cache shares what it answers
-	ident.Handle = declared
-	return &ident, nil
+	return found, nil
 }
 
 func (d *localDirectory) LookupHandle(ctx context.Context, handle syntax.Handle) (*identity.Identity, error) {

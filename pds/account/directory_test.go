@@ -126,7 +126,6 @@ func TestDirectoryDoesNotReachThisMachine(t *testing.T) {
 
 func TestDevelopmentOnLoopback(t *testing.T) {
 	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	s := newStore(t, db)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/did.json", func(w http.ResponseWriter, r *http.Request) {
 		name, port, _ := strings.Cut(r.Host, ":")
@@ -148,7 +147,7 @@ func TestDevelopmentOnLoopback(t *testing.T) {
 	defer server.Close()
 	at, err := url.Parse(server.URL)
 	require.NoError(t, err)
-	s = newStore(t, db, func(c *account.Config) { c.HandleDomains = []string{".mine.test"} })
+	s := newStore(t, db, func(c *account.Config) { c.HandleDomains = []string{".mine.test"} })
 	dir, err := account.NewDirectory(account.DirectoryConfig{Accounts: s, DevLoopback: true, Listener: at.Host, Transport: roundTrip(unreachable)})
 	require.NoError(t, err)
 
@@ -224,7 +223,7 @@ func TestMovedPLCAccount(t *testing.T) {
 	a, err := create(t, s, db, account.Params{Handle: "alice.test"})
 	require.NoError(t, err)
 	plc.mu.Lock()
-	plc.fail = func(w http.ResponseWriter) { w.WriteHeader(500) }
+	plc.fail = func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }
 	plc.mu.Unlock()
 	ident, err := dir.LookupDID(t.Context(), a.DID)
 	require.NoError(t, err)

@@ -304,12 +304,15 @@ func TestPLCFailures(t *testing.T) {
 		want error
 		text string
 	}{
-		"refused":       {func(w http.ResponseWriter) { http.Error(w, `{"message":"bad\noperation"}`, 400) }, account.ErrPLCRefused, "bad operation"},
-		"not found":     {func(w http.ResponseWriter) { http.Error(w, "no", 404) }, account.ErrPLCRefused, "no"},
-		"rate limited":  {func(w http.ResponseWriter) { http.Error(w, "slow down", 429) }, account.ErrPLCUnavailable, "429"},
-		"server error":  {func(w http.ResponseWriter) { http.Error(w, "oh", 500) }, account.ErrPLCUnavailable, "500"},
-		"a redirect":    {func(w http.ResponseWriter) { w.Header().Set("Location", "http://127.0.0.1:1/"); w.WriteHeader(302) }, account.ErrPLCUnavailable, "302"},
-		"endless words": {func(w http.ResponseWriter) { http.Error(w, strings.Repeat("x", 1000), 400) }, account.ErrPLCRefused, "xxx…"},
+		"refused":      {func(w http.ResponseWriter) { http.Error(w, `{"message":"bad\noperation"}`, http.StatusBadRequest) }, account.ErrPLCRefused, "bad operation"},
+		"not found":    {func(w http.ResponseWriter) { http.Error(w, "no", http.StatusNotFound) }, account.ErrPLCRefused, "no"},
+		"rate limited": {func(w http.ResponseWriter) { http.Error(w, "slow down", http.StatusTooManyRequests) }, account.ErrPLCUnavailable, "429"},
+		"server error": {func(w http.ResponseWriter) { http.Error(w, "oh", http.StatusInternalServerError) }, account.ErrPLCUnavailable, "500"},
+		"a redirect": {func(w http.ResponseWriter) {
+			w.Header().Set("Location", "http://127.0.0.1:1/")
+			w.WriteHeader(http.StatusFound)
+		}, account.ErrPLCUnavailable, "302"},
+		"endless words": {func(w http.ResponseWriter) { http.Error(w, strings.Repeat("x", 1000), http.StatusBadRequest) }, account.ErrPLCRefused, "xxx…"},
 		"endless body":  {func(w http.ResponseWriter) { _, _ = io.Copy(w, io.LimitReader(zeros{}, 2<<20)) }, account.ErrPLCUnavailable, "too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
