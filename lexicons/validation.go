@@ -88,7 +88,7 @@ func (c *Catalog) check(rec *Record, rkey syntax.RecordKey) []Finding {
 // checkRecordKey checks rkey against the `key` of a record schema.
 func checkRecordKey(kind string, rkey syntax.RecordKey) error {
 	if _, err := syntax.ParseRecordKey(string(rkey)); err != nil {
-		return fmt.Errorf("is no record key, want 1 to 512 of A-Z a-z 0-9 . _ ~ : - and neither . nor ..")
+		return fmt.Errorf("is no record key, want 1 to 512 of A-Z a-z 0-9 . _ ~ : - but not \".\" or \"..\" alone")
 	}
 	switch {
 	case kind == "tid":

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -267,11 +266,4 @@ func (p *ackProxy) records() map[string]string {
 		copied[uri] = c
 	}
 	return copied
-}
-
-// refused is the answer of the host, nil when there was none.
-func refused(err error) *atclient.APIError {
-	var answer *atclient.APIError
-	errors.As(err, &answer)
-	return answer
 }

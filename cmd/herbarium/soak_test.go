@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -156,4 +157,11 @@ func (w *soakWriter) write(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// refused is the answer of the host, nil when there was none.
+func refused(err error) *atclient.APIError {
+	var answer *atclient.APIError
+	errors.As(err, &answer)
+	return answer
 }
