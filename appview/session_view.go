@@ -178,6 +178,9 @@ func viewRelated(f sessionFacts, s lexicons.Session) []relatedObservation {
 		if o.Harness != "" && s.Harness != "" {
 			because += fmt.Sprintf(", with %q", oneLine(s.Harness))
 		}
+		if o.Run != "" {
+			because += fmt.Sprintf("; its run is %s, which is not the session's record key", o.Run)
+		}
 		view = append(view, viewRelatedObservation(o, "inferred", because))
 		if len(view) >= index.MaxLimit {
 			break
