@@ -108,8 +108,12 @@ func (r *resyncer) one(ctx context.Context, did syntax.DID) (err error) {
 	if err != nil {
 		return fmt.Errorf("verify repo %s: %w", did, err)
 	}
+	events := []index.Event{e}
+	if id := r.consumer.identity(ctx, did); id != nil {
+		events = append(events, id) // its #identity may have been among what was missed
+	}
 	// Cursor 0 leaves the cursor where it is.
-	if err := r.consumer.cfg.Index.Apply(ctx, r.consumer.cfg.Source.Name(), 0, []index.Event{e}); err != nil {
+	if err := r.consumer.cfg.Index.Apply(ctx, r.consumer.cfg.Source.Name(), 0, events); err != nil {
 		return &applyError{err: fmt.Errorf("resync %s: %w", did, err)}
 	}
 	r.consumer.note(func(s *Status) { s.Resynced++ })
