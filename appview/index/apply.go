@@ -60,10 +60,14 @@ type writer struct {
 	source string
 	now    time.Time
 
-	nextLabel int64                       // number of the next chain or branch
-	repos     map[syntax.DID]*repoRow     // read or changed in this transaction
-	parsed    map[string]*lexicons.Record // by versionKey: what arrived in this transaction, parsed once
-	verdicts  map[string]lexicons.Verdict
+	nextLabel int64                   // number of the next chain or branch
+	repos     map[syntax.DID]*repoRow // read or changed in this transaction
+	// What this transaction read or wrote, so that settling need not read it again.
+	parsed   map[string]*lexicons.Record // by versionKey
+	verdicts map[string]lexicons.Verdict
+	records  map[syntax.ATURI]*recordRow
+	rows     map[int64]*journalRow
+	fresh    map[syntax.ATURI]bool // without findings so far
 
 	tangled map[int64]bool        // chains whose shape must be computed anew
 	restale map[syntax.ATURI]bool // records whose findings must be computed anew
@@ -79,6 +83,9 @@ func (x *Index) newWriter(tx *gorm.DB, source string) (*writer, error) {
 		x: x, tx: tx, source: source, now: x.now().UTC(),
 		repos:    map[syntax.DID]*repoRow{},
 		verdicts: map[string]lexicons.Verdict{},
+		records:  map[syntax.ATURI]*recordRow{},
+		rows:     map[int64]*journalRow{},
+		fresh:    map[syntax.ATURI]bool{},
 		parsed:   map[string]*lexicons.Record{},
 		tangled:  map[int64]bool{},
 		restale:  map[syntax.ATURI]bool{},
@@ -262,6 +269,7 @@ func (w *writer) operation(at commitAt, op Operation) error {
 	if err := w.append(&row); err != nil {
 		return err
 	}
+	w.rows[row.Seq] = &row
 	if err := w.derive(&row, rec); err != nil {
 		return err
 	}

@@ -35,6 +35,9 @@ func (r *recordRow) deleted() bool { return r.State == string(StateDeleted) }
 
 // record reads the state of uri; nil when it was never witnessed.
 func (w *writer) record(uri syntax.ATURI) (*recordRow, error) {
+	if rec, ok := w.records[uri]; ok {
+		return rec, nil
+	}
 	var rows []recordRow
 	if err := w.tx.Raw("SELECT "+recordColumns+" FROM records WHERE uri = ?", uri).Scan(&rows).Error; err != nil {
 		return nil, fmt.Errorf("read record %s: %w", uri, err)
@@ -55,6 +58,7 @@ func (w *writer) saveRecord(r *recordRow) error {
 	if err != nil {
 		return fmt.Errorf("save record %s: %w", r.URI, err)
 	}
+	w.records[syntax.ATURI(r.URI)] = r
 	return nil
 }
 
@@ -105,7 +109,7 @@ func (w *writer) deriveVersion(row *journalRow, rec *recordRow) error {
 			URI: row.URI, Did: row.Did, Collection: row.Collection, Rkey: row.Rkey,
 			Baseline: row.Baseline, IndexedAt: row.WitnessedAt,
 		}
-		w.moved[row.uri()] = true
+		w.moved[row.uri()], w.fresh[row.uri()] = true, true
 	} else if rec.CID != row.CID || rec.deleted() {
 		// Turns name their conversation, not a version of it: a new title concerns none of them.
 		w.moved[row.uri()] = rec.deleted() || row.collection() != lexicons.ChatSessionNSID

@@ -111,8 +111,10 @@ func (w *writer) settleRecord(ctx context.Context, uri syntax.ATURI) error {
 		return err
 	}
 	delete(w.parsed, versionKey(rec.URI, rec.CID)) // settled: a reindex must not hold the whole journal
-	if err := w.tx.Exec("DELETE FROM findings WHERE uri = ?", uri).Error; err != nil {
-		return err
+	if !w.fresh[uri] {
+		if err := w.tx.Exec("DELETE FROM findings WHERE uri = ?", uri).Error; err != nil {
+			return err
+		}
 	}
 	for _, f := range found {
 		err := w.tx.Exec(`INSERT INTO findings (uri, code, path, cid, did, collection, severity, message, repair, at)
@@ -198,6 +200,9 @@ func (w *writer) findings(ctx context.Context, rec *recordRow) ([]noted, error) 
 
 // shown is the journal row of what is shown of a record.
 func (w *writer) shown(rec *recordRow) (*journalRow, error) {
+	if row, ok := w.rows[rec.Seq]; ok {
+		return row, nil
+	}
 	var row journalRow
 	err := w.tx.Raw("SELECT "+journalColumns+" FROM journal WHERE seq = ?", rec.Seq).Scan(&row).Error
 	if err != nil {

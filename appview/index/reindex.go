@@ -77,8 +77,9 @@ func (w *writer) replay() error {
 			}
 		}
 		seq = rows[len(rows)-1].Seq
-		// Parsed records are kept for settling one transaction's worth, not the whole journal.
+		// What is kept for settling is one transaction's worth, not the whole journal.
 		clear(w.parsed)
 		clear(w.verdicts)
+		clear(w.records)
 	}
 }
