@@ -68,7 +68,13 @@ func (p *PDS) createRecord(ctx context.Context, v xrpc.Viewer, in createRecordIn
 	if err != nil {
 		return nil, err
 	}
-	return p.applyOne(ctx, v.DID, w, options)
+	var replaced []repostore.Write
+	if validationMode(in.Validate) != lexicons.ValidateSkip {
+		if replaced, err = p.duplicates(ctx, v.DID, w.Write); err != nil {
+			return nil, err
+		}
+	}
+	return p.applyOne(ctx, v.DID, w, options, replaced...)
 }
 
 type putRecordInput struct {
@@ -128,8 +134,9 @@ func (p *PDS) deleteRecord(ctx context.Context, v xrpc.Viewer, in deleteRecordIn
 	return &deleteRecordOutput{Commit: viewCommit(result.Commit)}, nil
 }
 
-func (p *PDS) applyOne(ctx context.Context, did syntax.DID, w parsedWrite, options repostore.Options) (*writtenRecord, error) {
-	result, err := p.repos.Apply(ctx, did, []repostore.Write{w.Write}, options)
+// applyOne writes w, and with it whatever belongs into the same commit.
+func (p *PDS) applyOne(ctx context.Context, did syntax.DID, w parsedWrite, options repostore.Options, with ...repostore.Write) (*writtenRecord, error) {
+	result, err := p.repos.Apply(ctx, did, append([]repostore.Write{w.Write}, with...), options)
 	if err != nil {
 		return nil, writeError(err)
 	}

@@ -279,3 +279,32 @@ func TestEightClientsOneRepo(t *testing.T) {
 		require.Len(t, stored, total)
 	})
 }
+
+func TestLikesOfOneSubjectReplaceEachOther(t *testing.T) {
+	eachHost(t, setting{}, func(t *testing.T, h *host) {
+		a := h.agent(t, "scout")
+		const like, follow = "app.bsky.feed.like", "app.bsky.graph.follow"
+		about := func(uri string) object {
+			return object{"createdAt": "2026-11-30T12:00:00.000Z", "subject": object{"uri": uri, "cid": "bafyreidfayvfuwqa7qlnopdjiqrxzs6blmoeu4rujcjtnci5beludirz2a"}}
+		}
+		one, two := "at://"+a.did+"/app.bsky.feed.post/3one", "at://"+a.did+"/app.bsky.feed.post/3two"
+		h.create(t, a, like, about(one)).ok(t)
+		other := h.create(t, a, like, about(two)).ok(t)
+		seq := h.lastSeq(t)
+		again := h.create(t, a, like, about(one)).ok(t)
+		require.Equal(t, seq+1, h.lastSeq(t), "in one commit")
+		stored := func() map[string]string {
+			return recordsOfCAR(t, h.query(t, a.access, "com.atproto.sync.getRepo", "did", a.did).Body)
+		}
+		require.Equal(t, map[string]string{like + "/" + rkeyOf(other): other.str("cid"), like + "/" + rkeyOf(again): again.str("cid")}, stored())
+
+		h.create(t, a, follow, object{"subject": a.did, "n": 1}).ok(t)
+		h.create(t, a, follow, object{"subject": a.did, "n": 2}).ok(t)
+		require.Len(t, stored(), 3)
+		h.create(t, a, follow, object{"subject": a.did, "n": 3}, "validate", false).ok(t)
+		require.Len(t, stored(), 4, "not with validate:false")
+		h.create(t, a, note, object{"subject": a.did, "n": 1}).ok(t)
+		h.create(t, a, note, object{"subject": a.did, "n": 2}).ok(t)
+		require.Len(t, stored(), 6, "nor anywhere else")
+	})
+}
