@@ -123,15 +123,14 @@ func (p *PDS) getBlob(ctx context.Context, call *xrpc.Call, in getBlobParams) er
 		return fmt.Errorf("open referenced blob %s of %s: %w", blob.CID, a.DID, err)
 	}
 	defer func() { _ = content.Close() }() // read only: nothing can be lost
-	serveBlob(call, blob, content)
-	return nil
+	return serveBlob(call, blob, content)
 }
 
 // serveBlob answers with the bytes, a part of them, several parts, or none for
 // HEAD and If-None-Match. A blob's name is its hash, so a copy never ages. What
 // agents kept may be hostile to a browser: it is told to save it, not to show
 // or run it.
-func serveBlob(call *xrpc.Call, blob repostore.Blob, content io.ReadSeeker) {
+func serveBlob(call *xrpc.Call, blob repostore.Blob, content io.ReadSeeker) error {
 	name := blob.CID.String()
 	header := call.Writer.Header()
 	header.Set("Content-Type", blob.MimeType)
@@ -139,7 +138,35 @@ func serveBlob(call *xrpc.Call, blob repostore.Blob, content io.ReadSeeker) {
 	header.Set("ETag", `"`+name+`"`)
 	header.Set("Cache-Control", "private, max-age=31536000, immutable")
 	harmless(header)
-	http.ServeContent(call.Writer, call.Request, "", time.Time{}, content)
+	w := &rangeWriter{ResponseWriter: call.Writer}
+	http.ServeContent(w, call.Request, "", time.Time{}, content)
+	if w.refused {
+		header.Del("Content-Disposition")
+		return xrpc.Errorf(http.StatusRequestedRangeNotSatisfiable, "InvalidRequest", "the range lies outside of the blob; ask for bytes before %d", blob.Size)
+	}
+	return nil
+}
+
+// rangeWriter holds back what http.ServeContent says, as plain text, of a
+// range that is not there, so that it can be said as every other refusal is.
+type rangeWriter struct {
+	http.ResponseWriter
+	refused bool
+}
+
+func (w *rangeWriter) WriteHeader(status int) {
+	if status == http.StatusRequestedRangeNotSatisfiable {
+		w.refused = true
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *rangeWriter) Write(b []byte) (int, error) {
+	if w.refused {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
 }
 
 // harmless keeps a browser from sniffing or running a body that others wrote.
