@@ -92,11 +92,13 @@ func (w *writer) insertNode(n *nodeRow) error {
 	return nil
 }
 
-// addNode takes an observation that is witnessed for the first time into the chains.
-func (w *writer) addNode(row *journalRow, live bool) error {
+// addNode takes an observation that is witnessed for the first time into the
+// chains, and tells whether it is the head of its branch, as far as that can
+// be said before untangle.
+func (w *writer) addNode(row *journalRow, live bool) (head bool, err error) {
 	f, err := decodeFacts(row.Facts)
 	if err != nil {
-		return err
+		return false, err
 	}
 	n := &nodeRow{
 		URI: row.URI, Did: row.Did, Rkey: row.Rkey, CID: row.CID, Live: live,
@@ -106,26 +108,26 @@ func (w *writer) addNode(row *journalRow, live bool) error {
 	if f.Supersedes != nil {
 		n.TargetURI, n.TargetCID = f.Supersedes.URI, f.Supersedes.CID
 		if target, err = w.link(n); err != nil {
-			return err
+			return false, err
 		}
 	}
 	waiting, err := w.nodes("target_uri = ? AND edge = ?", n.URI, string(EdgePending))
 	if err != nil {
-		return err
+		return false, err
 	}
 	switch {
 	case len(waiting) == 0 && target == nil:
-		return w.startChain(n)
+		return live, w.startChain(n)
 	case len(waiting) == 0:
 		if done, err := w.extendChain(n, target); done || err != nil {
-			return err
+			return true, err
 		}
 	case len(waiting) == 1 && target == nil:
 		if done, err := w.prependToChain(n, &waiting[0]); done || err != nil {
-			return err
+			return false, err
 		}
 	}
-	return w.joinChains(n, target, waiting)
+	return live, w.joinChains(n, target, waiting)
 }
 
 // link decides what the node's supersedes link is worth, and finds its target

@@ -129,15 +129,18 @@ func (w *writer) deriveVersion(row *journalRow, rec *recordRow) error {
 			return err
 		}
 	}
+	shown := rec.State == string(StateOK)
+	head := false
 	if row.collection() == lexicons.ObservationNSID {
-		if err := w.addNode(row, rec.State == string(StateOK)); err != nil {
+		var err error
+		if head, err = w.addNode(row, shown); err != nil {
 			return err
 		}
 	}
-	if parsed == nil || rec.State != string(StateOK) {
+	if parsed == nil || !shown {
 		return nil
 	}
-	return w.fill(row, rec, parsed)
+	return w.fill(row, rec, parsed, head)
 }
 
 // deriveViolation notes that an observation was edited, or its key used again:
@@ -211,12 +214,13 @@ func (w *writer) clear(rec *recordRow) error {
 	return nil
 }
 
-// fill derives rows from a record that is in the views.
-func (w *writer) fill(row *journalRow, rec *recordRow, parsed *lexicons.Record) error {
+// fill derives rows from a record that is in the views. head is about an
+// observation: whether it is the head of its branch.
+func (w *writer) fill(row *journalRow, rec *recordRow, parsed *lexicons.Record, head bool) error {
 	var err error
 	switch row.collection() {
 	case lexicons.ObservationNSID:
-		err = w.fillObservation(row, rec, lexicons.ReadObservation(parsed.Value))
+		err = w.fillObservation(row, rec, lexicons.ReadObservation(parsed.Value), head)
 	case lexicons.SessionNSID:
 		err = w.fillSession(row, lexicons.ReadSession(parsed.Value))
 	case lexicons.ClassNSID:
@@ -248,12 +252,8 @@ func (w *writer) fill(row *journalRow, rec *recordRow, parsed *lexicons.Record) 
 	return nil
 }
 
-func (w *writer) fillObservation(row *journalRow, rec *recordRow, o lexicons.Observation) error {
+func (w *writer) fillObservation(row *journalRow, rec *recordRow, o lexicons.Observation, head bool) error {
 	observed := timeText(o.ObservedAt)
-	var head bool
-	if err := w.tx.Raw("SELECT EXISTS (SELECT 1 FROM chain_branches WHERE head_uri = ? AND branch = (SELECT branch FROM chain_nodes WHERE uri = ?))", row.URI, row.URI).Scan(&head).Error; err != nil {
-		return err
-	}
 	return w.tx.Exec(`INSERT INTO observations
 		(uri, did, source_kind, source_value, source_key, method, run, device, harness, model, observed_at, created_at, head, sort_at, text)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
