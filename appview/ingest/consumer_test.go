@@ -46,8 +46,7 @@ func newIndex(t testing.TB, db *migrations.DB) *index.Index {
 	return x
 }
 
-// run starts a consumer that ends with the test.
-func run(t *testing.T, h *host, x ingest.Index, change ...func(*ingest.Config)) *ingest.Consumer {
+func newConsumer(t *testing.T, h *host, x ingest.Index, change ...func(*ingest.Config)) *ingest.Consumer {
 	t.Helper()
 	cfg := ingest.Config{
 		Source: h, Fetcher: h, Index: x, Directory: h,
@@ -58,6 +57,13 @@ func run(t *testing.T, h *host, x ingest.Index, change ...func(*ingest.Config)) 
 	}
 	c, err := ingest.New(cfg)
 	require.NoError(t, err)
+	return c
+}
+
+// run starts a consumer that ends with the test.
+func run(t *testing.T, h *host, x ingest.Index, change ...func(*ingest.Config)) *ingest.Consumer {
+	t.Helper()
+	c := newConsumer(t, h, x, change...)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -184,6 +190,38 @@ func TestOutdatedCursorTakesAllReposWhole(t *testing.T) {
 		waitFor(t, c, a)
 		eventually(t, func() bool { return c.Status().Cursor == 11 })
 		require.EqualValues(t, 2, c.Status().Resynced)
+	})
+}
+
+// An account that was deleted while nobody listened is in no event that is left.
+func TestRepoThatTheHostNoLongerListsIsDeleted(t *testing.T) {
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		h, x := newHost(), newIndex(t, db)
+		a, b := h.open(t, ada), h.open(t, bob)
+		ctx, stop := context.WithCancel(t.Context())
+		c, stopped := newConsumer(t, h, x), make(chan error, 1)
+		go func() { stopped <- c.Run(ctx) }()
+		h.emit(frame(t, "#commit", a.write(t, change{notePath(1), note("a")})))
+		h.emit(frame(t, "#commit", b.write(t, change{notePath(1), note("b")})))
+		waitFor(t, c, a)
+		waitFor(t, c, b)
+		stop()
+		require.NoError(t, <-stopped)
+
+		h.emit(frame(t, "#commit", b.write(t, change{notePath(2), note("b")})))
+		h.mu.Lock()
+		delete(h.repos, ada)
+		h.mu.Unlock()
+		h.forget(3)
+		c = run(t, h, x)
+		waitFor(t, c, b)
+		eventually(t, func() bool { return c.Status().Cursor == 3 })
+		rec, err := x.Record(t.Context(), index.Viewer{Admin: true}, noteURI(ada, 1))
+		require.NoError(t, err)
+		require.Equal(t, index.StateDeleted, rec.State)
+		require.Nil(t, rec.CBOR)
+		_, err = x.Record(t.Context(), index.Viewer{}, noteURI(bob, 2))
+		require.NoError(t, err)
 	})
 }
 

@@ -123,22 +123,28 @@ func (r *resyncer) one(ctx context.Context, did syntax.DID) (err error) {
 
 // all takes every repo of the host whole, then goes on from oldest, where the
 // source is complete again: what it repeats is known by then and changes
-// nothing. Repos that fail are marked and tried again.
+// nothing. Repos that fail are marked and tried again. A repo that the host no
+// longer lists was deleted meanwhile: its #account event is among what was missed.
 func (r *resyncer) all(ctx context.Context, oldest int64) error {
 	const listPage = 500
 	cfg := r.consumer.cfg
 	cfg.Log.WarnContext(ctx, "the source no longer has what was not read: resync of all repos", "source", cfg.Source.Name(), "complete_from", oldest)
+	listed := map[syntax.DID]bool{}
 	for cursor, more := "", true; more; more = cursor != "" {
 		hosted, next, err := cfg.Fetcher.ListRepos(ctx, cursor, listPage)
 		if err != nil {
 			return fmt.Errorf("list repos of %s: %w", cfg.Source.Name(), err)
 		}
 		for _, h := range hosted {
+			listed[h.DID] = true
 			if err := r.mark(ctx, h); err != nil {
 				return err
 			}
 		}
 		cursor = next
+	}
+	if err := r.forgetUnlisted(ctx, listed); err != nil {
+		return err
 	}
 	if err := r.due(ctx); err != nil {
 		return err
@@ -149,6 +155,35 @@ func (r *resyncer) all(ctx context.Context, oldest int64) error {
 	r.consumer.note(func(s *Status) { s.Cursor = oldest })
 	return nil
 }
+
+// forgetUnlisted removes the content of every known repo that is not listed.
+// One source feeds the index, so each repo that it knows is this host's.
+func (r *resyncer) forgetUnlisted(ctx context.Context, listed map[syntax.DID]bool) error {
+	cfg := r.consumer.cfg
+	for page := (index.Page{Limit: index.MaxLimit}); ; {
+		known, err := cfg.Index.ListRepos(ctx, "", page)
+		if err != nil {
+			return err
+		}
+		for _, repo := range known.Items {
+			if listed[repo.DID] || repo.Status == deletedStatus {
+				continue
+			}
+			event := &index.Account{DID: repo.DID, Status: deletedStatus}
+			if err := cfg.Index.Apply(ctx, cfg.Source.Name(), 0, []index.Event{event}); err != nil {
+				return err
+			}
+		}
+		if known.Next == nil {
+			return nil
+		}
+		page.After = known.Next
+	}
+}
+
+// deletedStatus is the status of a deleted account
+// (com.atproto.sync.subscribeRepos#account).
+const deletedStatus = "deleted"
 
 // mark notes the status of a repo and that it must be taken whole; both are in
 // the database before the cursor moves, so that a crash forgets neither.
