@@ -37,6 +37,10 @@ func TestListsWalkAnIndex(t *testing.T) {
 			_, err := x.ListObservations(t.Context(), guest, index.ObservationFilter{SourceValue: "s"}, index.Page{After: after})
 			return err
 		},
+		"observations by a method": func() error {
+			_, err := x.ListObservations(t.Context(), guest, index.ObservationFilter{Method: "m"}, index.Page{After: after})
+			return err
+		},
 		"observations of a run": func() error {
 			_, err := x.ListObservations(t.Context(), guest, index.ObservationFilter{Run: "r", AllVersions: true}, index.Page{After: after})
 			return err
@@ -92,6 +96,9 @@ func TestListsWalkAnIndex(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, plan := range plansOf(t, db, list) {
+				if strings.Contains(plan, "t.head AND") {
+					require.Contains(t, plan, "observations_heads", "superseded ones are not walked over")
+				}
 				require.NotContains(t, plan, "TEMP B-TREE", plan)
 				for _, line := range strings.Split(plan, "\n") {
 					if strings.HasPrefix(line, "SCAN") {

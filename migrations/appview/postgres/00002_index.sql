@@ -141,8 +141,6 @@ CREATE TABLE observations (
     sort_at      TEXT COLLATE "C" NOT NULL,    -- min(observed_at, indexed_at)
     text         TEXT COLLATE "C" NOT NULL
 );
-CREATE INDEX observations_heads ON observations (sort_at, uri) WHERE head;
-CREATE INDEX observations_heads_did ON observations (did, sort_at, uri) WHERE head;
 CREATE INDEX observations_all ON observations (sort_at, uri);
 CREATE INDEX observations_did ON observations (did, sort_at, uri);
 CREATE INDEX observations_source ON observations (source_key, sort_at, uri);
@@ -150,6 +148,12 @@ CREATE INDEX observations_method ON observations (method, sort_at, uri);
 CREATE INDEX observations_run ON observations (run, sort_at, uri);
 CREATE INDEX observations_device ON observations (device, sort_at, uri);
 CREATE INDEX observations_model ON observations (model, sort_at, uri);
+-- Heads are what is asked for, and may be few among many. After the others:
+-- SQLite without statistics takes the last of two indexes that look alike.
+CREATE INDEX observations_heads ON observations (sort_at, uri) WHERE head;
+CREATE INDEX observations_heads_did ON observations (did, sort_at, uri) WHERE head;
+CREATE INDEX observations_heads_source ON observations (source_key, sort_at, uri) WHERE head;
+CREATE INDEX observations_heads_method ON observations (method, sort_at, uri) WHERE head;
 
 -- A node for every observation ever witnessed, tombstones included; an edge
 -- to what it supersedes. Chains are the trees of the counted edges, branches
