@@ -3,9 +3,11 @@ package index
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/klauspost/compress/zstd"
 
 	"herbarium.garden/lexicons"
 	"herbarium.garden/migrations"
@@ -39,6 +41,9 @@ type Index struct {
 	judge Judge
 	rules Rules
 	now   func() time.Time
+
+	pack   *zstd.Encoder // of proofs; both are used without a stream, and safe for concurrent use
+	unpack *zstd.Decoder
 }
 
 // New makes an Index over a migrated appview database. It starts nothing.
@@ -49,5 +54,13 @@ func New(c Config) (*Index, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Index{db: c.DB, judge: c.Judge, rules: c.Rules, now: c.Now}, nil
+	pack, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return nil, fmt.Errorf("new index: %w", err)
+	}
+	unpack, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxProof))
+	if err != nil {
+		return nil, fmt.Errorf("new index: %w", err)
+	}
+	return &Index{db: c.DB, judge: c.Judge, rules: c.Rules, now: c.Now, pack: pack, unpack: unpack}, nil
 }

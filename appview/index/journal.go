@@ -8,7 +8,6 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
-	"github.com/klauspost/compress/zstd"
 	"github.com/multiformats/go-varint"
 
 	"herbarium.garden/lexicons"
@@ -136,10 +135,8 @@ func provable(ops []Operation) bool {
 	})
 }
 
-var (
-	zstdWriter, _ = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault))
-	zstdReader, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<30))
-)
+// maxProof bounds what a stored bundle unpacks to, in bytes: the whole tree of a big repo.
+const maxProof = 1 << 30
 
 // keepProof stores the signed commit and the MST nodes that came with it as
 // one compressed bundle per commit. Every node on the path to a new record is
@@ -156,7 +153,7 @@ func (w *writer) keepProof(at commitAt, blocks []Block) error {
 		b.Write(block.Data)
 	}
 	err := w.tx.Exec("INSERT INTO proofs (did, rev, commit_cid, blocks) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-		at.did, at.rev, at.cid.String(), zstdWriter.EncodeAll(b.Bytes(), nil)).Error
+		at.did, at.rev, at.cid.String(), w.x.pack.EncodeAll(b.Bytes(), nil)).Error
 	if err != nil {
 		return fmt.Errorf("keep proof: %w", err)
 	}
@@ -164,8 +161,8 @@ func (w *writer) keepProof(at commitAt, blocks []Block) error {
 }
 
 // parseProof is the reverse of what keepProof packs.
-func parseProof(packed []byte) ([]Block, error) {
-	raw, err := zstdReader.DecodeAll(packed, nil)
+func (x *Index) parseProof(packed []byte) ([]Block, error) {
+	raw, err := x.unpack.DecodeAll(packed, nil)
 	if err != nil {
 		return nil, fmt.Errorf("stored proof: %w", err)
 	}

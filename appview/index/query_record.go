@@ -300,7 +300,7 @@ func (x *Index) Proof(ctx context.Context, did syntax.DID, rev syntax.TID, commi
 	if len(packed) == 0 {
 		return nil, fmt.Errorf("proof of commit %s of %s: %w", commit, did, ErrNotFound)
 	}
-	return parseProof(packed[0])
+	return x.parseProof(packed[0])
 }
 
 func splitList(s string) []string {
