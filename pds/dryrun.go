@@ -47,7 +47,7 @@ func (p *PDS) validateRecord(ctx context.Context, v xrpc.Viewer, in validateReco
 	}
 	var findings []lexicons.Finding
 	if w.Action != lexicons.Delete {
-		if findings, err = p.dryParse(v.DID, in, &w, out); err != nil {
+		if findings, err = p.dryParse(ctx, v.DID, in, &w, out); err != nil {
 			return nil, err
 		}
 	}
@@ -81,7 +81,7 @@ func (p *PDS) dryWrite(in validateRecordInput) (repostore.Write, error) {
 
 // dryParse runs what needs no state. A record that does not parse has no CID
 // and leaves w.Record nil.
-func (p *PDS) dryParse(did syntax.DID, in validateRecordInput, w *repostore.Write, out *validateRecordOutput) ([]lexicons.Finding, error) {
+func (p *PDS) dryParse(ctx context.Context, did syntax.DID, in validateRecordInput, w *repostore.Write, out *validateRecordOutput) ([]lexicons.Finding, error) {
 	record, err := lexicons.ParseJSON(in.Collection, in.Record)
 	if err != nil {
 		return findingsOf(err)
@@ -93,7 +93,8 @@ func (p *PDS) dryParse(did syntax.DID, in validateRecordInput, w *repostore.Writ
 			return nil, err
 		}
 	}
-	return append(findings, p.rules.CheckRecord(p.changeOf(did, *w))...), nil
+	remarks, err := p.remarks(ctx, did, *w)
+	return append(findings, remarks...), err
 }
 
 // dryApply asks the repo. A refusal by its rules is among the findings; any

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -64,7 +66,7 @@ func (p *PDS) createRecord(ctx context.Context, v xrpc.Viewer, in createRecordIn
 	if err != nil {
 		return nil, err
 	}
-	w, err := p.parseWrite(v.DID, lexicons.Create, in.Collection, p.keyOrNew(in.RecordKey), in.Record, validationMode(in.Validate))
+	w, err := p.parseWrite(ctx, v.DID, lexicons.Create, in.Collection, p.keyOrNew(in.RecordKey), in.Record, validationMode(in.Validate))
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +94,7 @@ func (p *PDS) putRecord(ctx context.Context, v xrpc.Viewer, in putRecordInput) (
 	if err != nil {
 		return nil, err
 	}
-	w, err := p.parseWrite(v.DID, repostore.Put, in.Collection, in.RecordKey, in.Record, validationMode(in.Validate))
+	w, err := p.parseWrite(ctx, v.DID, repostore.Put, in.Collection, in.RecordKey, in.Record, validationMode(in.Validate))
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +217,7 @@ type parsedWrite struct {
 
 // parseWrite makes a write of a client's record: data model, lexicon and the
 // rules that need no state. What needs the repo is Apply's.
-func (p *PDS) parseWrite(did syntax.DID, action lexicons.Action, collection syntax.NSID, rkey syntax.RecordKey, raw json.RawMessage, mode lexicons.ValidationMode) (parsedWrite, error) {
+func (p *PDS) parseWrite(ctx context.Context, did syntax.DID, action lexicons.Action, collection syntax.NSID, rkey syntax.RecordKey, raw json.RawMessage, mode lexicons.ValidationMode) (parsedWrite, error) {
 	if err := lexicons.RequireValidation(collection, mode); err != nil {
 		return parsedWrite{}, err
 	}
@@ -227,8 +229,47 @@ func (p *PDS) parseWrite(did syntax.DID, action lexicons.Action, collection synt
 	if w.status, err = p.catalog.Validate(record, rkey, mode); err != nil {
 		return parsedWrite{}, err
 	}
-	w.findings = p.rules.CheckRecord(p.changeOf(did, w.Write))
+	if w.findings, err = p.remarks(ctx, did, w.Write); err != nil {
+		return parsedWrite{}, err
+	}
 	return w, lexicons.RefusedBy(w.findings)
+}
+
+// remarks are what the rules that need no state say of a write: those on the
+// record, and those on the bytes that an observation keeps.
+func (p *PDS) remarks(ctx context.Context, did syntax.DID, w repostore.Write) ([]lexicons.Finding, error) {
+	change := p.changeOf(did, w)
+	findings := p.rules.CheckRecord(change)
+	if lexicons.RefusedBy(findings) != nil || w.Collection != lexicons.ObservationNSID {
+		return findings, nil
+	}
+	content := lexicons.ReadObservation(w.Record.Value).Content
+	if content == nil || !lexicons.TextLike(content.MimeType) {
+		return findings, nil
+	}
+	// A blob that this account has not uploaded is refused by the repo, and its
+	// bytes, which may be another account's, must not answer first.
+	switch _, _, err := p.repos.GetBlob(ctx, did, content.CID); {
+	case errors.Is(err, repostore.ErrBlobNotFound):
+		return findings, nil
+	case err != nil:
+		return nil, err
+	}
+	head, err := p.contentHead(ctx, content.CID)
+	if err != nil {
+		return nil, fmt.Errorf("read content of %s: %w", change.URI, err)
+	}
+	return append(findings, p.rules.CheckContent(change, head)...), nil
+}
+
+// contentHead is the part of a blob that rules look at while a write waits.
+func (p *PDS) contentHead(ctx context.Context, c cid.Cid) ([]byte, error) {
+	blob, err := p.blobs.Open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	return io.ReadAll(io.LimitReader(blob, lexicons.ContentHead))
 }
 
 // changeOf is a write as the rules see it before the state is known. A put is
@@ -242,14 +283,6 @@ func (p *PDS) changeOf(did syntax.DID, w repostore.Write) lexicons.Change {
 		Action: action, DID: did, RecordKey: w.RecordKey, Record: w.Record, Now: p.now(),
 		URI: syntax.ATURI("at://" + string(did) + "/" + string(w.Collection) + "/" + string(w.RecordKey)),
 	}
-}
-
-func validationRequired(collection syntax.NSID) error {
-	return &lexicons.Refused{Findings: []lexicons.Finding{{
-		Code: "validation-required", Severity: lexicons.Violation, Refusal: "ValidationRequired",
-		Message: "records of " + string(collection) + " are always validated here",
-		Repair:  "leave validate out, or set it to true",
-	}}}
 }
 
 func (p *PDS) keyOrNew(rkey *syntax.RecordKey) syntax.RecordKey {
