@@ -253,6 +253,34 @@ func TestOneChainFailsAlone(t *testing.T) {
 	})
 }
 
+// A batch that replaces every record of a repo: relays undo it in an order in
+// which the tree is empty for a moment. Either they can verify the commit or it
+// is refused.
+func TestBatchThatReplacesEverything(t *testing.T) {
+	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
+	h := newHost(t, db)
+	refused := 0
+	for size := 1; size <= 30; size++ {
+		did := h.account(fmt.Sprint("scout", size))
+		var first, second, removal []repostore.Write
+		for i := range size {
+			first = append(first, create(tid(2*i), note(t, "a")))
+			removal = append(removal, remove(noteNSID, tid(2*i)))
+			second = append(second, create(tid(2*i+1), note(t, "b")))
+		}
+		h.apply(did, first...)
+		_, err := h.Apply(t.Context(), did, append(removal[:size:size], second...), repostore.Options{})
+		if err != nil {
+			refused++
+			requireRefusal(t, "InvalidRequest", err)
+			h.apply(did, removal...)
+			h.apply(did, second...)
+		}
+		require.Len(t, h.consistent(did), size)
+	}
+	t.Logf("%d of 30 were refused", refused)
+}
+
 // brokenKeys panics for one DID.
 type brokenKeys struct {
 	*keyring

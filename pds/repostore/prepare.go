@@ -265,6 +265,10 @@ func (b *batch) sign(ctx context.Context) error {
 		return err
 	}
 	b.layer.nodes = diff.nodes
+	ops, mixed := eventOrder(b.ops)
+	if mixed && !invertible(ctx, ops, diff, b.layer.base.Data) {
+		return errReplacesAll
+	}
 	key, err := b.store.keys.SigningKey(ctx, b.view.did)
 	if err != nil {
 		return fmt.Errorf("signing key of %s: %w", b.view.did, err)
@@ -283,7 +287,7 @@ func (b *batch) sign(ctx context.Context) error {
 	base := b.layer.base
 	b.layer.event = sequencer.CommitDraft{
 		DID: b.view.did, Rev: b.rev, Since: &base.Rev, Commit: signed.cid, PrevData: &base.Data,
-		Ops: b.ops, Blocks: car, Time: b.now,
+		Ops: ops, Blocks: car, Time: b.now,
 	}
 	for _, n := range diff.nodes {
 		if n != nil {
