@@ -43,14 +43,16 @@ type tokenClaims struct {
 
 // mint signs a token (HS256).
 func (s *Store) mint(c claims) (string, error) {
-	typ := typAccess
+	typ, lifetime := typAccess, AccessLifetime
 	if c.refresh {
-		typ = typRefresh
+		typ, lifetime = typRefresh, RefreshLifetime
 	}
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, tokenClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Subject: string(c.did), ID: c.jti,
-			IssuedAt: jwt.NewNumericDate(s.cfg.Now()), ExpiresAt: jwt.NewNumericDate(c.expires),
+			// From the expiry, not the clock: the one successor of a refresh token is
+			// the same string whenever it is asked for.
+			IssuedAt: jwt.NewNumericDate(c.expires.Add(-lifetime)), ExpiresAt: jwt.NewNumericDate(c.expires),
 		},
 		Audience: string(s.cfg.ServiceDID), Scope: c.scope, SessionID: c.sid,
 	})
