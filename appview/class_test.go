@@ -96,7 +96,7 @@ func TestClassView(t *testing.T) {
 
 		// A skill moves on: what the class pins stays what it is.
 		n--
-		c, moved := ada.put(t, lexicons.SkillNSID, string(syntax.RecordKey(write.URI.RecordKey())), skill("writing", "write now\n", tool("save")))
+		c, moved := ada.put(t, lexicons.SkillNSID, string(write.URI.RecordKey()), skill("writing", "write now\n", tool("save")))
 		s.apply(c)
 		after := at(t, s.get("getClass", "uri", string(leaf.URI)), "class")
 		require.Equal(t, at(t, view, "lock"), at(t, after, "lock"), "the lock names what is pinned, which is still held")

@@ -169,8 +169,11 @@ func (x *Index) parseProof(packed []byte) ([]Block, error) {
 	var blocks []Block
 	for len(raw) > 0 {
 		size, n, err := varint.FromUvarint(raw)
-		if err != nil || size > uint64(len(raw)-n) {
-			return nil, fmt.Errorf("stored proof: torn section (%v)", err)
+		if err != nil {
+			return nil, fmt.Errorf("stored proof: %w", err)
+		}
+		if left := len(raw) - n; size > uint64(left) {
+			return nil, fmt.Errorf("stored proof: section of %d bytes, %d are left", size, left)
 		}
 		section := raw[n : n+int(size)]
 		raw = raw[n+int(size):]
