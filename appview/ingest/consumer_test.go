@@ -111,7 +111,7 @@ func TestFollowsARepo(t *testing.T) {
 		require.EqualValues(t, 40, status.Records["test.herbarium.note"])
 		require.EqualValues(t, 43, status.Journal)
 		require.Zero(t, c.Status().Rejected)
-		require.Zero(t, h.fetched, "a repo that is in step is never fetched")
+		require.Zero(t, h.fetches(), "a repo that is in step is never fetched")
 		did, err := x.ResolveHandle(t.Context(), "ada.test")
 		require.NoError(t, err)
 		require.Equal(t, ada, did)

@@ -44,10 +44,15 @@ type host struct {
 	*identity.MockDirectory
 }
 
+// hostedRepo is one repo of the host. The test writes to it while the consumer
+// may fetch it: mu guards what is below it for writing, and for reading by
+// export. The test itself is the only writer and reads without it.
 type hostedRepo struct {
-	did    syntax.DID
-	key    atcrypto.PrivateKey
-	clock  *syntax.TIDClock
+	did   syntax.DID
+	key   atcrypto.PrivateKey
+	clock *syntax.TIDClock
+
+	mu     sync.Mutex
 	tree   mst.Tree
 	stored map[cid.Cid][]byte
 	rev    string
@@ -122,6 +127,13 @@ func (h *host) ListRepos(_ context.Context, cursor string, limit int) (repos []i
 	return repos, next, nil
 }
 
+// fetches counts the repos that were asked for whole.
+func (h *host) fetches() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fetched
+}
+
 // forget drops the events up to and including seq, as retention does.
 func (h *host) forget(seq int64) {
 	h.mu.Lock()
@@ -168,6 +180,8 @@ type change struct {
 // write commits changes and returns the event that a good host would send.
 func (r *hostedRepo) write(t testing.TB, changes ...change) *comatproto.SyncSubscribeRepos_Commit {
 	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	msg := &comatproto.SyncSubscribeRepos_Commit{
 		Repo: string(r.did), Blobs: []lexutil.LexLink{}, Time: time.Now().UTC().Format(syntax.AtprotoDatetimeLayout), Ops: []*comatproto.SyncSubscribeRepos_RepoOp{},
 	}
@@ -241,7 +255,11 @@ func (r *hostedRepo) node(t testing.TB) []byte {
 }
 
 // export is the repo as getRepo serves it, dead blocks included.
-func (r *hostedRepo) export() []byte { return carFile(r.head, r.stored) }
+func (r *hostedRepo) export() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return carFile(r.head, r.stored)
+}
 
 // blockLog takes the blocks of a diff.
 type blockLog struct {

@@ -144,9 +144,8 @@ var hostile = map[string]struct {
 		m.Commit, m.Blocks = lexutil.LexLink(c), car
 	}},
 	"commit of somebody else": {reason: "the commit is of", change: func(t *testing.T, r *hostedRepo, m *commitMessage) {
-		other := *r
-		other.did = bob
-		id, car := resigned(t, &other, r.key, m.Rev, r.data, r.stored)
+		other := &hostedRepo{did: bob}
+		id, car := resigned(t, other, r.key, m.Rev, r.data, r.stored)
 		m.Commit, m.Blocks = lexutil.LexLink(id), car
 	}},
 	"frame cut off": {frame: func(t *testing.T, _ *hostedRepo, m *commitMessage) []byte {
