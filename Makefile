@@ -3,7 +3,9 @@
 # One set of build flags for development, tests and CI: each other set has a
 # cold build cache of its own. Release builds add -trimpath.
 export CGO_ENABLED := 0
-export HERBARIUM_TOOLS ?= $(HOME)/.cache/herbarium/tools
+export HERBARIUM_TEST_TOOLS ?= $(HOME)/.cache/herbarium/tools
+# Where deploy/deps.sh puts a Node when Debian's is too old.
+export PATH := $(HERBARIUM_TEST_TOOLS)/node/bin:$(PATH)
 
 CLIENTS := cmd/herbarium/testdata/clients
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -38,11 +40,11 @@ test: deps lint test-go ## all that must hold before a change lands (CI runs thi
 lint: tools
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	@! grep -q '"resolved"' $(CLIENTS)/package-lock.json || { echo "$(CLIENTS)/package-lock.json names download addresses"; exit 1; }
-	$(HERBARIUM_TOOLS)/golangci-lint run ./...
+	$(HERBARIUM_TEST_TOOLS)/golangci-lint run ./...
 
 # Two packages at a time: each may start a Postgres, and the machine may be small.
 test-go: deps
-	$(HERBARIUM_TOOLS)/gotestsum --format pkgname-and-test-fails -- -p 2 -timeout 9m ./...
+	$(HERBARIUM_TEST_TOOLS)/gotestsum --format pkgname-and-test-fails -- -p 2 -timeout 9m ./...
 
 test-long: race fuzz soak bench ## the race detector, fuzzing, soak and scale: before an issue closes
 

@@ -84,10 +84,10 @@ func StartServer(t testing.TB) *Server {
 	return nil
 }
 
-// Binary is the path of versitygw: in $HERBARIUM_TOOLS, or where `make deps` puts it.
+// Binary is the path of versitygw: in $HERBARIUM_TEST_TOOLS, or where `make deps` puts it.
 func Binary(t testing.TB) string {
 	t.Helper()
-	tools := os.Getenv("HERBARIUM_TOOLS")
+	tools := os.Getenv("HERBARIUM_TEST_TOOLS")
 	if tools == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {

@@ -42,7 +42,7 @@ func plcDirectory(t *testing.T) string {
 // tool is a program that `make deps` builds.
 func tool(t *testing.T, name string) string {
 	t.Helper()
-	dir := os.Getenv("HERBARIUM_TOOLS")
+	dir := os.Getenv("HERBARIUM_TEST_TOOLS")
 	if dir == "" {
 		home, err := os.UserHomeDir()
 		require.NoError(t, err)
