@@ -51,6 +51,10 @@ type Config struct {
 	Invites    string // InvitesRequired | InvitesOpen
 	RateLimits bool
 
+	SupersedesPolicy string // reject | flag
+	MessagesPolicy   string // redact-only | strict | off
+	SecretsPolicy    string // reject | flag | off
+
 	EventRetention  time.Duration
 	ShutdownTimeout time.Duration
 

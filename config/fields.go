@@ -130,6 +130,16 @@ var fields = []Field{
 		Doc: "How long the event log (subscribeRepos) can be read back.",
 		set: into(parseDuration, func(c *Config) *time.Duration { return &c.EventRetention })},
 
+	{Name: "SUPERSEDES_POLICY", Group: "Rules", Default: "reject",
+		Doc: "A second successor of one observation: reject (the answer carries the chain head) or flag.",
+		set: into(oneOf("reject", "flag"), func(c *Config) *string { return &c.SupersedesPolicy })},
+	{Name: "MESSAGES_POLICY", Group: "Rules", Default: "redact-only",
+		Doc: "Rewriting a published message: redact-only (words may be taken away, never changed), strict (never) or off.",
+		set: into(oneOf("redact-only", "strict", "off"), func(c *Config) *string { return &c.MessagesPolicy })},
+	{Name: "SECRETS_POLICY", Group: "Rules", Default: "reject",
+		Doc: "High-confidence secrets (private keys, provider tokens) in observations: reject, flag or off.",
+		set: into(oneOf("reject", "flag", "off"), func(c *Config) *string { return &c.SecretsPolicy })},
+
 	{Name: "LOG_FORMAT", Group: "Logs", Default: LogText,
 		Doc: "text or json.",
 		set: into(oneOf(LogText, LogJSON), func(c *Config) *string { return &c.LogFormat })},

@@ -97,7 +97,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	if err != nil {
 		return nil, err
 	}
-	rules := lexicons.NewRules(catalog, lexicons.Settings{})
+	rules := lexicons.NewRules(catalog, settings(cfg))
 
 	pdsDB, err := s.open(ctx, migrations.PDS, cfg.PDSDB)
 	if err != nil {
@@ -181,7 +181,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 		return nil, err
 	}
 	s.api = server
-	s.watch()
+	s.watch(ctx)
 	return s, nil
 }
 
@@ -205,9 +205,9 @@ func (s *service) openBlobs(ctx context.Context) (*blobstore.Store, error) {
 }
 
 // watch adds the gauges of what runs.
-func (s *service) watch() {
+func (s *service) watch(ctx context.Context) {
 	s.metrics.gauge("herbarium_firehose_seq", "Last seq of the event log.", func() float64 {
-		seq, err := s.events.Last(context.Background())
+		seq, err := s.events.Last(context.WithoutCancel(ctx))
 		if err != nil {
 			return -1
 		}

@@ -7,11 +7,12 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/urfave/cli/v3"
 
 	"herbarium.garden/config"
+	"herbarium.garden/lexicons"
+	"herbarium.garden/pds/account"
 )
 
 // configFlags are a flag for each key that may be one.
@@ -50,6 +51,14 @@ func configure(c *cli.Command) (*config.Config, error) {
 		in.File = file
 	}
 	return config.Load(in)
+}
+
+// settings are those of the rules.
+func settings(cfg *config.Config) lexicons.Settings {
+	return lexicons.Settings{
+		Supersedes: lexicons.Policy(cfg.SupersedesPolicy), Messages: lexicons.MessagePolicy(cfg.MessagesPolicy),
+		Secrets: lexicons.Policy(cfg.SecretsPolicy), BlobLimit: int64(cfg.BlobLimit),
+	}
 }
 
 // logger is the process's log, on standard error.
@@ -98,13 +107,9 @@ func adminPassword(cfg *config.Config) (string, error) {
 	if cfg.AdminPassword.IsSet() {
 		return cfg.AdminPassword.Reveal(), nil
 	}
-	path := secretsDir(cfg) + "/admin-password"
-	raw, err := os.ReadFile(path)
+	password, err := account.ReadAdminPassword(secretsDir(cfg))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("no admin password: set HERBARIUM_ADMIN_PASSWORD, or run in the folder of the server's data (there is no %s)", path)
+		return "", fmt.Errorf("no admin password: set HERBARIUM_ADMIN_PASSWORD, or name the server's data folder (there is no %s)", secretsDir(cfg))
 	}
-	if err != nil {
-		return "", fmt.Errorf("admin password: %w", err)
-	}
-	return strings.TrimSpace(string(raw)), nil
+	return password, err
 }

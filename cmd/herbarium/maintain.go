@@ -69,7 +69,7 @@ func reindexCommand() *cli.Command {
 		Description: "Readers see the old answers until the new ones are complete. The journal itself, which can't be rebuilt, is only read.\n" +
 			"With SQLite, stop the server first: the rebuild holds the one place for writing.",
 		Flags: configFlags(),
-		Action: func(ctx context.Context, c *cli.Command) error {
+		Action: func(ctx context.Context, c *cli.Command) (err error) {
 			cfg, err := configure(c)
 			if err != nil {
 				return err
@@ -83,7 +83,7 @@ func reindexCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			idx, err := index.New(index.Config{DB: db, Judge: catalog, Rules: lexicons.NewRules(catalog, lexicons.Settings{})})
+			idx, err := index.New(index.Config{DB: db, Judge: catalog, Rules: lexicons.NewRules(catalog, settings(cfg))})
 			if err != nil {
 				return err
 			}

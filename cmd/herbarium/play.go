@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"herbarium.garden/cmd/herbarium/demo"
 	"herbarium.garden/config"
+	"herbarium.garden/pds/account"
 )
 
 func demoCommand() *cli.Command {
@@ -29,13 +29,6 @@ func demoCommand() *cli.Command {
 			&cli.StringFlag{Name: "manifest", Usage: "write every URI, CID and blob to this file, for an independent program to check; it holds access tokens"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			options := demo.Options{URL: c.String("url"), Manifest: c.String("manifest"), Out: c.Root().Writer}
-			if options.URL == "" {
-				options.URL = "http://localhost:2583"
-				if !demo.Answers(ctx, options.URL) {
-					return playOnOwnInstance(ctx, options)
-				}
-			}
 			given := map[string]string{}
 			if c.IsSet("data-dir") {
 				given["data-dir"] = c.String("data-dir")
@@ -43,6 +36,13 @@ func demoCommand() *cli.Command {
 			cfg, err := config.Load(config.Input{Environ: os.Environ(), ReadFile: os.ReadFile, Flags: given})
 			if err != nil {
 				return err
+			}
+			options := demo.Options{URL: c.String("url"), Manifest: c.String("manifest"), Out: c.Root().Writer}
+			if options.URL == "" {
+				options.URL = cfg.PublicURL.String()
+				if !demo.Answers(ctx, options.URL) {
+					return playOnOwnInstance(ctx, options)
+				}
 			}
 			if options.AdminPassword, err = adminPassword(cfg); err != nil {
 				return err
@@ -70,8 +70,9 @@ func playOnOwnInstance(ctx context.Context, options demo.Options) (err error) {
 	if err != nil {
 		return err
 	}
+	absent := options.URL
 	options.URL = fmt.Sprintf("http://localhost:%d", port)
-	if _, err := fmt.Fprintf(options.Out, "Nothing answers on http://localhost:2583: starting an instance for the demo at %s.\n", options.URL); err != nil {
+	if _, err := fmt.Fprintf(options.Out, "Nothing answers on %s: starting an instance for the demo at %s.\n", absent, options.URL); err != nil {
 		return err
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
@@ -79,8 +80,11 @@ func playOnOwnInstance(ctx context.Context, options demo.Options) (err error) {
 		return err
 	}
 	defer log.Close()
-	server := exec.CommandContext(ctx, self, "serve", "--data-dir", filepath.Join(dir, "data"), "--listen", fmt.Sprintf("127.0.0.1:%d", port))
-	server.Stdout, server.Stderr = log, log
+	data := filepath.Join(dir, "data")
+	server := exec.CommandContext(ctx, self, "serve", "--data-dir", data, "--listen", fmt.Sprintf("127.0.0.1:%d", port))
+	// Nothing of the operator's configuration: what is thrown away must not be theirs.
+	server.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	server.Dir, server.Stdout, server.Stderr = dir, log, log
 	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
 	server.WaitDelay = startTimeout
 	if err := server.Start(); err != nil {
@@ -90,29 +94,38 @@ func playOnOwnInstance(ctx context.Context, options demo.Options) (err error) {
 		_ = server.Process.Signal(os.Interrupt)
 		_ = server.Wait()
 	}()
-	deadline := time.Now().Add(startTimeout)
-	for !demo.Answers(ctx, options.URL) {
-		if time.Now().After(deadline) || ctx.Err() != nil {
-			said, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("the demo's instance did not start:\n%s", said)
-		}
-		time.Sleep(50 * time.Millisecond)
+	if err := awaitAnswer(ctx, options.URL); err != nil {
+		said, _ := os.ReadFile(log.Name())
+		return fmt.Errorf("the demo's instance did not start: %w\n%s", err, said)
 	}
-	password, err := os.ReadFile(filepath.Join(dir, "data", "secrets", "admin-password"))
-	if err != nil {
-		return errors.Join(errors.New("the demo's instance has no admin password in its data"), err)
+	if options.AdminPassword, err = account.ReadAdminPassword(filepath.Join(data, "secrets")); err != nil {
+		return fmt.Errorf("the demo's instance: %w", err)
 	}
-	options.AdminPassword = string(password)
 	return demo.Run(ctx, options)
 }
 
+// awaitAnswer waits until a PDS answers at url.
+func awaitAnswer(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for !demo.Answers(ctx, url) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-again.C:
+		}
+	}
+	return nil
+}
+
 // freePort is a port of loopback that was free a moment ago.
-func freePort(ctx context.Context) (int, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) (uint16, error) {
+	listener, err := listenOn(ctx, "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}
 	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
+	return netip.MustParseAddrPort(listener.Addr().String()).Port(), nil
 }

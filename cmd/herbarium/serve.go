@@ -33,35 +33,55 @@ func serveCommand() *cli.Command {
 	}
 }
 
-// run serves until ctx ends or a part fails, then lets running requests
-// finish, up to the configured time. Everything that runs is in one group.
+// run serves until ctx ends or a part fails. Then the listeners close and
+// running requests finish, up to the configured time; only after that the parts
+// that they stand on end, in one group like the listeners.
 func (s *service) run(ctx context.Context) error {
-	var listening net.ListenConfig
-	listener, err := listening.Listen(ctx, "tcp", s.cfg.Listen)
+	listener, err := listenOn(ctx, s.cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return err
 	}
+	var scraped net.Listener
+	if s.cfg.MetricsListen != "" {
+		if scraped, err = listenOn(ctx, s.cfg.MetricsListen); err != nil {
+			return errors.Join(err, listener.Close())
+		}
+	}
+	parts, stopParts := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopParts()
 	group, running := errgroup.WithContext(ctx)
 	for name, part := range s.parts() {
 		group.Go(func() error {
-			if err := part(running); err != nil && !errors.Is(err, context.Canceled) {
+			if err := part(parts); err != nil && !errors.Is(err, context.Canceled) {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			return nil
 		})
 	}
-	s.listen(running, group, "server", listener, s.api)
-	if s.cfg.MetricsListen != "" {
-		listener, err := listening.Listen(ctx, "tcp", s.cfg.MetricsListen)
-		if err != nil {
-			return fmt.Errorf("listen for metrics: %w", err)
-		}
-		s.listen(running, group, "metrics", listener, s.metrics.handler())
+	drained := []<-chan struct{}{s.listen(running, group, "server", listener, s.api)}
+	if scraped != nil {
+		drained = append(drained, s.listen(running, group, "metrics", scraped, s.metrics.handler()))
 	}
+	group.Go(func() error {
+		for _, done := range drained {
+			<-done
+		}
+		stopParts()
+		return nil
+	})
 	s.log.Info("serving", "listen", s.cfg.Listen, "url", s.cfg.PublicURL.String(), "did", s.cfg.ServiceDID, "visibility", s.cfg.Visibility, "version", buildVersion())
 	err = group.Wait()
 	s.log.Info("stopped")
 	return err
+}
+
+func listenOn(ctx context.Context, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return listener, nil
 }
 
 // Limits of every HTTP connection. The time for a body is bounded where it is
@@ -72,8 +92,9 @@ const (
 	maxHeader     = 64 << 10
 )
 
-// listen serves handler until running ends.
-func (s *service) listen(running context.Context, group *errgroup.Group, name string, listener net.Listener, handler http.Handler) {
+// listen serves handler until running ends. The answer is closed when no
+// request is left.
+func (s *service) listen(running context.Context, group *errgroup.Group, name string, listener net.Listener, handler http.Handler) <-chan struct{} {
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
@@ -81,6 +102,7 @@ func (s *service) listen(running context.Context, group *errgroup.Group, name st
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	drained := make(chan struct{})
 	group.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("%s: %w", name, err)
@@ -88,6 +110,7 @@ func (s *service) listen(running context.Context, group *errgroup.Group, name st
 		return nil
 	})
 	group.Go(func() error {
+		defer close(drained)
 		<-running.Done()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(running), s.cfg.ShutdownTimeout)
 		defer cancel()
@@ -97,6 +120,7 @@ func (s *service) listen(running context.Context, group *errgroup.Group, name st
 		}
 		return nil
 	})
+	return drained
 }
 
 // dialable is an address to reach a listener at from this machine.

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -155,7 +156,7 @@ func (d *demo) forbidden(ctx context.Context) error {
 	}
 	for _, a := range attempts {
 		err := a.try(ctx)
-		if err == errPublic {
+		if errors.Is(err, errPublic) {
 			d.say("  %-52s allowed: this host's visibility is public", a.what)
 			continue
 		}

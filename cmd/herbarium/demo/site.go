@@ -37,7 +37,7 @@ func openSite(ctx context.Context) (*site, error) {
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		edition := int(s.edition.Load())
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		fmt.Fprintf(w, "<!doctype html>\n<title>Status</title>\n<h1>Status</h1>\n<p>%s</p>\n<p>Edition %d.</p>\n", editions[edition], edition+1)
+		_, _ = fmt.Fprintf(w, "<!doctype html>\n<title>Status</title>\n<h1>Status</h1>\n<p>%s</p>\n<p>Edition %d.</p>\n", editions[edition], edition+1) // a reader who left reads nothing
 	})
 	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = s.server.Serve(listener) }() // ends with close

@@ -1,0 +1,160 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The two commands of the README, as make runs them: the demo finds the
+// instance and its admin password by itself.
+func TestMakeRunAndMakeDemo(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	port := freePort(t)
+	env := append(os.Environ(), "HERBARIUM_DATA_DIR="+t.TempDir(), fmt.Sprintf("HERBARIUM_LISTEN=127.0.0.1:%d", port))
+	server := exec.Command("make", "-C", root, "run")
+	log := &lockedBuffer{}
+	server.Env, server.Stdout, server.Stderr = env, log, log
+	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // make and what it runs
+	require.NoError(t, server.Start())
+	t.Cleanup(func() {
+		_ = syscall.Kill(-server.Process.Pid, syscall.SIGTERM)
+		_ = server.Wait()
+	})
+	eventually(t, 3*time.Minute, "make run serves", func() error {
+		err := getJSON(fmt.Sprintf("http://localhost:%d/xrpc/_health", port), nil)
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, tail(log.String(), 1000))
+		}
+		return nil
+	})
+	play := exec.CommandContext(t.Context(), "make", "-C", root, "demo")
+	play.Env = env
+	out, err := play.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), fmt.Sprintf("Two agents at http://localhost:%d", port))
+}
+
+// Without an instance to play against, the demo starts one, whatever the
+// operator's configuration says, and leaves that alone.
+func TestDemoOnItsOwnInstance(t *testing.T) {
+	kept := filepath.Join(t.TempDir(), "data")
+	cmd := exec.CommandContext(t.Context(), binary, "demo")
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "HERBARIUM_DATA_DIR=" + kept, fmt.Sprintf("HERBARIUM_LISTEN=127.0.0.1:%d", freePort(t)),
+		"HERBARIUM_ADMIN_PASSWORD=of another instance",
+	}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "starting an instance for the demo")
+	require.Contains(t, string(out), "Where to look further")
+	require.NoDirExists(t, kept)
+}
+
+func TestCommandsBesideTheServer(t *testing.T) {
+	eachBackend(t, func(t *testing.T, env []string) {
+		metrics := freePort(t)
+		in := start(t, append(env, fmt.Sprintf("HERBARIUM_METRICS_LISTEN=127.0.0.1:%d", metrics))...)
+		run := func(args ...string) string {
+			t.Helper()
+			out, err := in.herbarium(t.Context(), args...)
+			require.NoError(t, err, out)
+			return out
+		}
+		client := in.account("ada.test")
+		createNote(t, client, "a note")
+
+		require.Equal(t, "ready\n", run("healthcheck"))
+		require.NotEmpty(t, strings.TrimSpace(run("version")))
+		require.NotContains(t, run("migrate", "--status"), "missing")
+		require.NotContains(t, run("migrate"), "missing")
+		shown := run("config", "show")
+		require.Regexp(t, `ADMIN_PASSWORD +environment +\*\*\*`, shown)
+		require.NotContains(t, shown, adminPassword)
+		require.Contains(t, run("config", "template"), "# listen = \"127.0.0.1:2583\"")
+
+		scraped := get(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics))
+		require.Regexp(t, `herbarium_request_duration_seconds_count\{route="com.atproto.repo.createRecord",status="200",verb="POST"\} 1`, scraped)
+		require.Contains(t, scraped, "herbarium_firehose_seq ")
+		resp, err := http.Get(in.url + "/metrics")
+		require.NoError(t, err)
+		resp.Body.Close()
+		require.NotEqual(t, http.StatusOK, resp.StatusCode, "metrics are on their own listener only")
+
+		in.terminate()
+		out, err := in.herbarium(t.Context(), "healthcheck")
+		require.Error(t, err, out)
+		require.Contains(t, run("reindex"), "rebuilt")
+		in.launch()
+		require.NoError(t, in.admin().Get(t.Context(), "garden.herbarium.getIndexStatus", map[string]any{"did": client.AccountDID}, nil))
+	})
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return string(body)
+}
+
+// A write that is under way when the server is asked to end is finished and
+// answered.
+func TestRunningWritesFinishOnSIGTERM(t *testing.T) {
+	in := start(t)
+	client := in.account("ada.test")
+	body := fmt.Sprintf(`{"repo":%q,"collection":"com.example.note","record":{"text":"slow"}}`, client.AccountDID)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(in.url, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	var session struct{ AccessJwt string }
+	require.NoError(t, client.Post(t.Context(), "com.atproto.server.createSession", map[string]any{"identifier": "ada.test", "password": "password of ada.test"}, &session))
+	_, err = fmt.Fprintf(conn, "POST /xrpc/com.atproto.repo.createRecord HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		session.AccessJwt, len(body), body[:10])
+	require.NoError(t, err)
+
+	ended := make(chan int, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	// The request is known to be under way: the server reads it before it closes.
+	eventually(t, 10*time.Second, "the server has the connection", func() error {
+		if !strings.Contains(in.log.String(), "createSession") {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+	go func() { ended <- in.terminate() }()
+	eventually(t, 10*time.Second, "the listener is closed", func() error {
+		probe, err := net.Dial("tcp", strings.TrimPrefix(in.url, "http://"))
+		if err != nil {
+			return nil
+		}
+		probe.Close()
+		return fmt.Errorf("still open")
+	})
+	_, err = conn.Write([]byte(body[10:]))
+	require.NoError(t, err)
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), "HTTP/1.1 200 OK", "%s", answer)
+	select {
+	case code := <-ended:
+		require.Equal(t, 0, code)
+	case <-ctx.Done():
+		t.Fatal("the server did not end")
+	}
+}
