@@ -63,8 +63,13 @@ func (w *writer) saveRecord(r *recordRow) error {
 }
 
 // parse reads the content of a journal row once per transaction and judges it;
-// nil when there is none or when it is no atproto data.
+// nil when there is none or when it is no atproto data. That a row's content is
+// gone says nothing of another row with the same CID: a replay meets the first
+// life of a record before its second.
 func (w *writer) parse(row *journalRow) *lexicons.Record {
+	if row.Record == nil {
+		return nil
+	}
 	key := versionKey(row.URI, row.CID)
 	if rec, ok := w.parsed[key]; ok {
 		return rec

@@ -93,6 +93,33 @@ func TestReindexGivesTheSame(t *testing.T) {
 	})
 }
 
+// A record that was deleted and comes back word for word has two rows in the
+// journal with one CID, the first without content.
+func TestReindexOfARecordThatCameBack(t *testing.T) {
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		x, a := newIndex(t, db), newAuthor(ada)
+		good, bad := map[string]any{"createdAt": "2026-11-30T10:00:00.000Z", "title": "again"}, map[string]any{"title": "no time"}
+		var refs []lexicons.StrongRef
+		for i, value := range []map[string]any{good, bad} {
+			c, ref := a.put(t, lexicons.ChatSessionNSID, key(i+1), value)
+			apply(t, x, c, a.drop(lexicons.ChatSessionNSID, key(i+1)))
+			c, _ = a.put(t, lexicons.ChatSessionNSID, key(i+1), value)
+			apply(t, x, c)
+			refs = append(refs, ref)
+		}
+		for range 2 {
+			_, err := x.Conversation(t.Context(), guest, refs[0].URI)
+			require.NoError(t, err)
+			_, err = x.Conversation(t.Context(), guest, refs[1].URI)
+			require.ErrorIs(t, err, index.ErrNotFound)
+			rec, err := x.Record(t.Context(), admin, refs[1].URI)
+			require.NoError(t, err)
+			require.Equal(t, index.StateQuarantined, rec.State)
+			require.NoError(t, x.Reindex(t.Context()))
+		}
+	})
+}
+
 // A repo that is taken whole later, and one that was followed from the start,
 // hold the same records; the first says that it is a baseline.
 func TestResyncReplacesByDifference(t *testing.T) {
