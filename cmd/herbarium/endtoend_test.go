@@ -48,6 +48,10 @@ func TestDemoAndIndependentVerifier(t *testing.T) {
 func TestKillDuringDemo(t *testing.T) {
 	eachBackend(t, func(t *testing.T, env []string) {
 		in := start(t, env...)
+		// Who follows the firehose now must not be contradicted after the crash.
+		follower := make(chan map[int64]string, 1)
+		next := subscribe(t, in, 0)
+		go func() { follower <- follow(t.Context(), next) }()
 		acked := newAckProxy(t, in.url)
 		finished := make(chan string, 1)
 		go func() {
@@ -90,14 +94,22 @@ func TestKillDuringDemo(t *testing.T) {
 		after := in.account("after-the-crash.test")
 		marker := createNote(t, after, "written after the crash")
 		seen := map[string]int{}
-		all, _ := commits(t, in, 0, func(c *comatproto.SyncSubscribeRepos_Commit) bool { return contains(c, marker) })
+		all, last := commits(t, in, 0, func(c *comatproto.SyncSubscribeRepos_Commit) bool { return contains(c, marker) })
+		revs := map[int64]string{}
 		for _, c := range all {
+			revs[c.Seq] = c.Repo + " " + c.Rev
 			for _, op := range c.Ops {
 				seen["at://"+c.Repo+"/"+op.Path]++
 			}
 		}
 		for uri := range writes {
 			require.Equal(t, 1, seen[uri], uri)
+		}
+		before := <-follower
+		require.NotEmpty(t, before)
+		for seq, rev := range before {
+			require.Equal(t, rev, revs[seq], "seq %d was given to another commit", seq)
+			require.Less(t, seq, last)
 		}
 
 		// The index catches up with everything.

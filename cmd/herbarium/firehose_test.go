@@ -61,3 +61,17 @@ func commits(t *testing.T, in *instance, cursor int64, done func(*comatproto.Syn
 		}
 	}
 }
+
+// follow reads until the stream breaks off, and answers each commit by its seq.
+func follow(ctx context.Context, next func(context.Context) (*events.XRPCStreamEvent, error)) map[int64]string {
+	seen := map[int64]string{}
+	for {
+		event, err := next(ctx)
+		if err != nil {
+			return seen
+		}
+		if c := event.RepoCommit; c != nil {
+			seen[c.Seq] = c.Repo + " " + c.Rev
+		}
+	}
+}
