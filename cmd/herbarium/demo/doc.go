@@ -4,6 +4,15 @@
 // changed, hand a session over, publish skills, a class and a conversation,
 // and try each forbidden thing. It ends by printing every view.
 //
-// It owns nothing that lasts but what it wrote to the host, and the manifest
-// of it that an independent program can check (Manifest).
+// It owns the story, and the manifest of what the host acknowledged, which an
+// independent program can check (Manifest). What lasts is at the host.
+//
+// Hides: how specimens are found on the machine, and the page that changes.
+//
+// Invariants: it imports none of our packages, so it sees the host as any
+// client does; it reads nothing that is not readable by everybody, and changes
+// nothing outside a scratch folder; it fails when the host refuses what is
+// allowed, allows what is forbidden, or shows something else than was written.
+//
+// Does not: start or configure a host.
 package demo
