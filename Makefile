@@ -10,7 +10,7 @@ export PATH := $(HERBARIUM_TEST_TOOLS)/node/bin:$(PATH)
 CLIENTS := cmd/herbarium/testdata/clients
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help build run demo release deps tools clients test lint test-go test-long race fuzz soak bench clean
+.PHONY: help build run demo release deps tools clients test lint test-go test-long race fuzz properties soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -46,7 +46,7 @@ lint: tools
 test-go: deps
 	$(HERBARIUM_TEST_TOOLS)/gotestsum --format pkgname-and-test-fails -- -p 2 -timeout 9m ./...
 
-test-long: race fuzz soak bench ## the race detector, fuzzing, soak and scale: before an issue closes
+test-long: race fuzz properties soak bench ## the race detector, fuzzing, properties, soak and scale: before an issue closes
 
 race: deps
 	CGO_ENABLED=1 go test -race -p 2 -timeout 40m ./...
@@ -54,6 +54,11 @@ race: deps
 FUZZTIME ?= 60s
 fuzz: deps
 	./deploy/fuzz.sh $(FUZZTIME)
+
+# `make test` tries each property on fewer cases.
+CHECKS ?= 1000
+properties: deps
+	go test -count 1 -p 1 -timeout 60m $$(git grep -l pgregory.net/rapid -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,') -rapid.checks=$(CHECKS)
 
 SOAK ?= 2m
 soak: deps

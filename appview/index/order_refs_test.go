@@ -97,8 +97,13 @@ func genRecord(t *rapid.T, kind syntax.NSID, text string, pick func(syntax.NSID)
 func counts(t *rapid.T, x *index.Index, all []syntax.ATURI) string {
 	out := ""
 	for _, uri := range all {
-		if c, err := x.Conversation(t.Context(), admin, uri); err == nil {
-			out += fmt.Sprintln(uri, c.Turns, c.VisibleTurns, c.LastTurnAt)
+		if uri.Collection() == lexicons.ChatSessionNSID {
+			c, err := x.Conversation(t.Context(), admin, uri)
+			if err == nil {
+				out += fmt.Sprintln(uri, c.Turns, c.VisibleTurns, c.LastTurnAt)
+			} else {
+				require.ErrorIs(t, err, index.ErrNotFound)
+			}
 		}
 		refs, err := x.ReferencesTo(t.Context(), admin, uri, "", index.Page{})
 		require.NoError(t, err)
