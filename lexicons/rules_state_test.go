@@ -2,6 +2,7 @@ package lexicons_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -309,14 +310,14 @@ func TestCheckBatch(t *testing.T) {
 	}{
 		{"observation deleted and created", lexicons.Settings{},
 			[]lexicons.Change{del(lexicons.ObservationNSID, tid1), change(t, lexicons.ObservationNSID, tid1, observation)},
-			[]string{"!edited /writes/1 ImmutableRecord"}},
+			[]string{"1 !edited  ImmutableRecord"}},
 		{"observation created and deleted", lexicons.Settings{},
 			[]lexicons.Change{change(t, lexicons.ObservationNSID, tid1, observation), del(lexicons.ObservationNSID, tid1)}, []string{}},
 		{"another key", lexicons.Settings{},
 			[]lexicons.Change{del(lexicons.ObservationNSID, tid1), change(t, lexicons.ObservationNSID, tid2, observation)}, []string{}},
 		{"message deleted and created", lexicons.Settings{},
 			[]lexicons.Change{del(lexicons.MessageNSID, tid1), change(t, lexicons.MessageNSID, tid1, message)},
-			[]string{"!rkey-reused /writes/1 RecordTombstoned"}},
+			[]string{"1 !rkey-reused  RecordTombstoned"}},
 		{"message deleted and created, policy off", lexicons.Settings{Messages: lexicons.MessageOff},
 			[]lexicons.Change{del(lexicons.MessageNSID, tid1), change(t, lexicons.MessageNSID, tid1, message)}, []string{}},
 		{"skill deleted and created", lexicons.Settings{},
@@ -324,12 +325,20 @@ func TestCheckBatch(t *testing.T) {
 		{"a chain", lexicons.Settings{},
 			[]lexicons.Change{change(t, lexicons.ObservationNSID, tid1, observation), supersede(tid2, tid1), supersede(tid3, tid2)}, []string{}},
 		{"two successors", lexicons.Settings{},
-			[]lexicons.Change{supersede(tid2, tid1), supersede(tid3, tid1)}, []string{"!forked /writes/1/supersedes AlreadySuperseded"}},
+			[]lexicons.Change{supersede(tid2, tid1), supersede(tid3, tid1)}, []string{"1 !forked /supersedes AlreadySuperseded"}},
 		{"two successors, flagged", lexicons.Settings{Supersedes: lexicons.PolicyFlag},
-			[]lexicons.Change{supersede(tid2, tid1), supersede(tid3, tid1)}, []string{"forked /writes/1/supersedes"}},
+			[]lexicons.Change{supersede(tid2, tid1), supersede(tid3, tid1)}, []string{"1 forked /supersedes"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			require.Equal(t, c.want, summary(lexicons.NewRules(catalog(t), c.settings).CheckBatch(c.batch)))
+			by := lexicons.NewRules(catalog(t), c.settings).CheckBatch(c.batch)
+			require.Len(t, by, len(c.batch))
+			got := []string{}
+			for i, found := range by {
+				for _, f := range summary(found) {
+					got = append(got, fmt.Sprint(i, " ", f))
+				}
+			}
+			require.Equal(t, c.want, got)
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -119,9 +118,7 @@ func inBatch(i int, err error) error {
 	if errors.As(err, &refused) {
 		moved := make([]lexicons.Finding, len(refused.Findings))
 		for j, f := range refused.Findings {
-			if !strings.HasPrefix(f.Path, "/writes/") { // the rules about whole batches say it themselves
-				f.Path = at + "/value" + f.Path
-			}
+			f.Path = at + "/value" + f.Path
 			moved[j] = f
 		}
 		return &lexicons.Refused{Findings: moved}

@@ -63,11 +63,11 @@ func (p *PDS) uploadBlob(ctx context.Context, call *xrpc.Call, body io.Reader) (
 	if err != nil {
 		return nil, uploadError(err, p.blobs.Limit())
 	}
-	err = p.repos.AddBlob(ctx, v.DID, repostore.Blob{CID: info.CID, MimeType: info.MimeType, Size: info.Size, UploadedAt: p.now()})
+	kept, err := p.repos.AddBlob(ctx, v.DID, repostore.Blob{CID: info.CID, MimeType: info.MimeType, Size: info.Size})
 	if err != nil {
 		return nil, fmt.Errorf("upload blob %s: %w", info.CID, err)
 	}
-	return &uploadBlobOutput{Blob: blobRef{Type: "blob", Ref: cidLink{info.CID.String()}, MimeType: info.MimeType, Size: info.Size}}, nil
+	return &uploadBlobOutput{Blob: blobRef{Type: "blob", Ref: cidLink{kept.CID.String()}, MimeType: kept.MimeType, Size: kept.Size}}, nil
 }
 
 func uploadError(err error, limit int64) error {
@@ -160,6 +160,15 @@ func (w *rangeWriter) WriteHeader(status int) {
 		return
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// ReadFrom implements io.ReaderFrom: with it http.ServeContent hands the file
+// itself on, and the kernel sends it.
+func (w *rangeWriter) ReadFrom(r io.Reader) (int64, error) {
+	if w.refused {
+		return io.Copy(io.Discard, r)
+	}
+	return io.Copy(w.ResponseWriter, r)
 }
 
 func (w *rangeWriter) Write(b []byte) (int, error) {

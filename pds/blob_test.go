@@ -155,6 +155,41 @@ func TestBlobLife(t *testing.T) {
 	})
 }
 
+// TestUploadAnswersWhatIsKept: the type that a record relies on stays, and who
+// uploads the bytes again is told that one, to refer to it.
+func TestUploadAnswersWhatIsKept(t *testing.T) {
+	eachHost(t, setting{}, func(t *testing.T, h *host) {
+		a := h.agent(t, "scout")
+		content := []byte("# bytes of two types\n")
+		first := blobOf(h.upload(t, a, content, "text/plain").ok(t))
+		retyped := h.upload(t, a, content, "text/markdown").ok(t)
+		require.Equal(t, "text/markdown", retyped.str("blob", "mimeType"), "nothing relies on the first type yet")
+		h.upload(t, a, content, "text/plain").ok(t)
+		h.put(t, a, note, "relies", object{"blob": first}).ok(t)
+		again := h.upload(t, a, content, "text/markdown").ok(t)
+		require.Equal(t, "text/plain", again.str("blob", "mimeType"))
+		h.put(t, a, note, "too", object{"blob": blobOf(again)}).ok(t)
+	})
+}
+
+// TestBlobsAreSentByTheKernel: over a directory, the file itself gets to the
+// connection, which sends it with sendfile(2).
+func TestBlobsAreSentByTheKernel(t *testing.T) {
+	dir, err := blobstore.OpenDir(t.TempDir())
+	require.NoError(t, err)
+	eachHost(t, setting{bucket: dir}, func(t *testing.T, h *host) {
+		a := h.agent(t, "scout")
+		content := bytes.Repeat([]byte("0123456789"), 20_000)
+		h.put(t, a, note, "b", object{"blob": blobOf(h.upload(t, a, content, "application/x-own").ok(t))}).ok(t)
+		name := rawCID(t, content)
+		require.Zero(t, h.filesSent.Load())
+		require.True(t, bytes.Equal(content, h.getBlob(t, a.access, a.did, name).Body))
+		require.Equal(t, int64(1), h.filesSent.Load())
+		require.Equal(t, content[5:100_005], h.getBlob(t, a.access, a.did, name, "Range", "bytes=5-100004").Body)
+		require.Equal(t, int64(2), h.filesSent.Load())
+	})
+}
+
 func TestLyingBlobReferences(t *testing.T) {
 	eachHost(t, setting{}, func(t *testing.T, h *host) {
 		a := h.agent(t, "scout")

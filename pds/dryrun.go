@@ -34,8 +34,9 @@ type dryFinding struct {
 	WouldReject bool `json:"wouldReject"`
 }
 
-// validateRecord is the dry run: what createRecord, putRecord or deleteRecord
-// would answer, and everything that the rules remark. It writes nothing.
+// validateRecord is the dry run: what createRecord, putRecord, an update of
+// applyWrites or deleteRecord would answer, and everything that the rules
+// remark. It writes nothing.
 func (p *PDS) validateRecord(ctx context.Context, v xrpc.Viewer, in validateRecordInput) (*validateRecordOutput, error) {
 	if _, err := p.writeOptions(ctx, v, in.Repo, nil); err != nil {
 		return nil, err
@@ -46,12 +47,12 @@ func (p *PDS) validateRecord(ctx context.Context, v xrpc.Viewer, in validateReco
 		return nil, err
 	}
 	var findings []lexicons.Finding
-	if w.Action != lexicons.Delete {
+	if w.Action != repostore.Remove {
 		if findings, err = p.dryParse(ctx, v.DID, in, &w, out); err != nil {
 			return nil, err
 		}
 	}
-	if w.Action == lexicons.Delete || w.Record != nil {
+	if w.Action == repostore.Remove || w.Record != nil {
 		stateful, err := p.dryApply(ctx, v.DID, w, out)
 		if err != nil {
 			return nil, err
@@ -65,15 +66,18 @@ func (p *PDS) validateRecord(ctx context.Context, v xrpc.Viewer, in validateReco
 // dryWrite is the write in question, without its record.
 func (p *PDS) dryWrite(in validateRecordInput) (repostore.Write, error) {
 	w := repostore.Write{Action: in.Action, Collection: in.Collection, RecordKey: p.keyOrNew(in.RecordKey)}
-	switch in.Action {
-	case lexicons.Create:
-		w.Action = repostore.Put // with the key of an existing record it is an update
-	case lexicons.Update, lexicons.Delete:
-		if in.RecordKey == nil {
-			return w, xrpc.InvalidRequest("action %s names no record; add rkey", in.Action)
-		}
+	switch {
+	case in.Action == "" && in.RecordKey == nil:
+		w.Action = lexicons.Create
+	case in.Action == "":
+		w.Action = repostore.Put
+	case in.Action == lexicons.Create:
+	case in.RecordKey == nil:
+		return w, xrpc.InvalidRequest("action %s names no record; add rkey", in.Action)
+	case in.Action == lexicons.Delete:
+		w.Action = repostore.Remove
 	}
-	if in.Action != lexicons.Delete && len(in.Record) == 0 {
+	if w.Action != repostore.Remove && len(in.Record) == 0 {
 		return w, xrpc.InvalidRequest("record is missing; add it, or set action to delete")
 	}
 	return w, nil
@@ -104,7 +108,12 @@ func (p *PDS) dryApply(ctx context.Context, did syntax.DID, w repostore.Write, o
 	if err == nil {
 		return result.Writes[0].Findings, nil
 	}
-	if answered := translate(err); answered != nil {
+	err = writeError(err)
+	var answered *xrpc.Error
+	if !errors.As(err, &answered) {
+		answered = translate(err)
+	}
+	if answered != nil {
 		out.Error, out.Message = answered.Name, answered.Message
 		return nil, nil
 	}

@@ -50,7 +50,7 @@ func (p *PDS) duplicates(ctx context.Context, did syntax.DID, w repostore.Write)
 				return nil, err
 			}
 			if r.RecordKey != w.RecordKey && subjectOf(value) == subject {
-				deletes = append(deletes, repostore.Write{Action: lexicons.Delete, Collection: w.Collection, RecordKey: r.RecordKey})
+				deletes = append(deletes, repostore.Write{Action: repostore.Remove, Collection: w.Collection, RecordKey: r.RecordKey})
 			}
 		}
 		if len(page) < duplicatesPage {

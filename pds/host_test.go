@@ -7,11 +7,14 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,6 +61,38 @@ type host struct {
 	db       *migrations.DB
 	others   identity.Directory
 	bucket   blobstore.Bucket
+
+	filesSent atomic.Int64 // files that connections were handed to send
+}
+
+// watchedListener counts the files that its connections send.
+type watchedListener struct {
+	net.Listener
+	files *atomic.Int64
+}
+
+func (l watchedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return watchedConn{conn.(*net.TCPConn), l.files}, nil
+}
+
+type watchedConn struct {
+	*net.TCPConn
+	files *atomic.Int64
+}
+
+// ReadFrom is where net/http leaves a body to the kernel, if it is a file.
+func (c watchedConn) ReadFrom(r io.Reader) (int64, error) {
+	part, ok := r.(*io.LimitedReader)
+	if ok {
+		if _, file := part.R.(*os.File); file {
+			c.files.Add(1)
+		}
+	}
+	return c.TCPConn.ReadFrom(r)
 }
 
 // eachHost runs fn against a fresh host on each database.
@@ -76,6 +111,7 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	address := listening.Listener.Addr().String()
 	port := address[strings.LastIndexByte(address, ':')+1:]
 	h := &host{url: "http://" + address, did: syntax.DID("did:web:localhost%3A" + port), db: db}
+	listening.Listener = watchedListener{listening.Listener, &h.filesSent}
 	public, err := url.Parse("http://localhost:" + port)
 	require.NoError(t, err)
 	if set.visibility == "" {

@@ -83,12 +83,14 @@ func newProxyClient(devLoopback bool) *http.Client {
 const hostMethods = "com.atproto."
 
 // namesAnotherService tells calls that are to leave although the method is
-// served here: those to the index of another Herbarium. The header with our
-// own DID in it changes nothing, for we are that service.
+// served here: those to the index of another Herbarium. A header that names a
+// service of our own changes nothing, for we are that service; one that names
+// none that there is goes the same way, to be refused.
 func (p *PDS) namesAnotherService(call *xrpc.Call) bool {
 	header := call.Request.Header.Get("Atproto-Proxy")
-	did, _, _ := strings.Cut(header, "#")
-	return header != "" && did != string(p.cfg.ServiceDID) && !strings.HasPrefix(string(call.NSID), hostMethods)
+	did, service, _ := strings.Cut(header, "#")
+	ours := did == string(p.cfg.ServiceDID) && (service == pdsService || service == appviewService)
+	return header != "" && !ours && !strings.HasPrefix(string(call.NSID), hostMethods)
 }
 
 // proxy answers a method that is not served here by asking the service that
@@ -133,7 +135,10 @@ func (p *PDS) proxyTarget(call *xrpc.Call) (syntax.DID, string, error) {
 	rawDID, service, ok := strings.Cut(header, "#")
 	did, err := syntax.ParseDID(rawDID)
 	if err != nil || !ok || service == "" {
-		return "", "", xrpc.InvalidRequest("the header atproto-proxy is not of the form <did>#<service>; see https://atproto.com/specs/xrpc#service-proxying")
+		return "", "", xrpc.InvalidRequest("the header atproto-proxy is not of the form <did>#<service>; this host's are %[1]s#%[2]s and %[1]s#%[3]s", p.cfg.ServiceDID, pdsService, appviewService)
+	}
+	if did == p.cfg.ServiceDID && service != pdsService && service != appviewService {
+		return "", "", xrpc.InvalidRequest("%s has no service #%s; its services are #%s and #%s", did, service, pdsService, appviewService)
 	}
 	if did == p.cfg.ServiceDID {
 		return "", "", xrpc.Errorf(http.StatusNotImplemented, "MethodNotImplemented", "%s is not served here; name another service in atproto-proxy", call.NSID)

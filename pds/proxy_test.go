@@ -1,6 +1,7 @@
 package pds_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -110,6 +111,21 @@ func TestProxy(t *testing.T) {
 		h.do(t, http.MethodGet, "/xrpc/"+viewMethod, "", nil, "Atproto-Proxy", service).refused(t, 401, "AuthMissing")
 		h.do(t, http.MethodGet, "/xrpc/"+viewMethod, admin(), nil, "Atproto-Proxy", service).refused(t, 400, "InvalidToken")
 		ask("", "Atproto-Proxy", string(h.did)+"#herbarium_appview").refused(t, 501, "MethodNotImplemented")
+		validate := func(service string) reply {
+			body, err := json.Marshal(object{"repo": a.did, "collection": note, "record": object{}})
+			require.NoError(t, err)
+			return h.do(t, http.MethodPost, "/xrpc/garden.herbarium.validateRecord", a.access, bytes.NewReader(body), "Content-Type", "application/json", "Atproto-Proxy", string(h.did)+service)
+		}
+		for _, ours := range []string{"#herbarium_appview", "#atproto_pds"} {
+			validate(ours).ok(t)
+		}
+		for _, none := range []string{"#nope", "#", "", "#atproto_pds#atproto_pds"} {
+			for _, r := range []reply{validate(none), ask("", "Atproto-Proxy", string(h.did)+none)} {
+				message := r.refused(t, 400, "InvalidRequest")
+				require.Contains(t, message, "#atproto_pds")
+				require.Contains(t, message, "#herbarium_appview")
+			}
+		}
 		seen = nil
 		h.do(t, http.MethodPost, "/xrpc/com.atproto.server.requestAccountDelete", a.access, nil, "Atproto-Proxy", service).refused(t, 400, "InvalidRequest")
 		h.do(t, http.MethodGet, "/xrpc/com.atproto.sync.getLatestCommit?did="+a.did, a.access, nil, "Atproto-Proxy", string(h.did)+"#herbarium_appview").ok(t)

@@ -121,7 +121,7 @@ func (p *PDS) deleteRecord(ctx context.Context, v xrpc.Viewer, in deleteRecordIn
 	if err != nil {
 		return nil, err
 	}
-	w := repostore.Write{Action: lexicons.Delete, Collection: in.Collection, RecordKey: in.RecordKey}
+	w := repostore.Write{Action: repostore.Remove, Collection: in.Collection, RecordKey: in.RecordKey}
 	if in.SwapRecord != nil {
 		c, err := parseCID("swapRecord", *in.SwapRecord)
 		if err != nil {
@@ -150,8 +150,8 @@ func (p *PDS) applyOne(ctx context.Context, did syntax.DID, w parsedWrite, optio
 }
 
 // writeError is what a write answers for an error of Apply. No write method
-// declares RecordNotFound: a record that is missing under an update is a fault
-// of the request.
+// declares RecordNotFound: a record that is missing under an update or delete
+// is a fault of the request.
 func writeError(err error) error {
 	if errors.Is(err, repostore.ErrRecordNotFound) {
 		return xrpc.InvalidRequest("%v", err)

@@ -159,6 +159,7 @@ func TestApplyWrites(t *testing.T) {
 		for name, writes := range map[string][]object{
 			"create what exists":     {creating(note, "fine", object{}), creating(note, "new", object{"n": 5})},
 			"update what is missing": {creating(note, "fine", object{}), updating(note, "missing", object{"n": 5})},
+			"delete what is missing": {creating(note, "fine", object{}), deleting(note, "missing")},
 			"one bad record":         {creating(note, "fine", object{}), creating(observation, "", object{"$type": observation})},
 			"an unknown kind":        {{"$type": "com.atproto.repo.applyWrites#rename", "collection": note, "rkey": "x"}},
 			"no kind":                {{"collection": note, "rkey": "x"}},

@@ -142,6 +142,7 @@ func TestBatchesThatFailLeaveNothing(t *testing.T) {
 		require.ErrorIs(t, h.refused(did, create(tid(1), big), create(tid(2), note(t, "y"+strings.Repeat("x", 900_000))), create(tid(3), note(t, "z"+strings.Repeat("x", 900_000)))), repostore.ErrCommitTooBig)
 		require.ErrorIs(t, h.refused(did, create(tid(1), note(t, "a")), put(tid(1), note(t, "b"))), repostore.ErrRepeatedPath)
 		require.ErrorIs(t, h.refused(did, create(tid(1), note(t, "a")), update(tid(2), note(t, "b"))), repostore.ErrRecordNotFound)
+		require.ErrorIs(t, h.refused(did, create(tid(1), note(t, "a")), deletion(noteNSID, tid(2))), repostore.ErrRecordNotFound)
 		_, err := h.Apply(t.Context(), "did:web:nobody.test", []repostore.Write{create(tid(1), big)}, repostore.Options{})
 		require.ErrorIs(t, err, repostore.ErrRepoNotFound)
 		require.Empty(t, h.consistent(did))

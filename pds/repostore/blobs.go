@@ -20,24 +20,26 @@ type Blob struct {
 	UploadedAt time.Time // of the last upload: the grace of an unreferenced blob counts from here
 }
 
-// AddBlob records an upload whose bytes are durable already; UploadedAt is set
-// here. The blob is temporary until a record references it; uploading it again
-// renews its grace, and tells its type anew unless a record relies on the old
-// one. ErrRepoNotFound.
-func (s *Store) AddBlob(ctx context.Context, did syntax.DID, b Blob) error {
-	added := s.db.Write.WithContext(ctx).Exec(`INSERT INTO blobs (repo_id, cid, mime_type, size, uploaded_at)
+// AddBlob records an upload whose bytes are durable already, and answers what is
+// on record of it now; UploadedAt is set here. The blob is temporary until a
+// record references it; uploading it again renews its grace, and tells its type
+// anew unless a record relies on the old one. ErrRepoNotFound.
+func (s *Store) AddBlob(ctx context.Context, did syntax.DID, b Blob) (Blob, error) {
+	b.UploadedAt = s.now()
+	added, err := one(s.db.Write.WithContext(ctx), `INSERT INTO blobs (repo_id, cid, mime_type, size, uploaded_at)
 		SELECT id, ?, ?, ?, ? FROM repos WHERE did = ?
 		ON CONFLICT (repo_id, cid) DO UPDATE SET uploaded_at = excluded.uploaded_at, mime_type = CASE
 			WHEN EXISTS (SELECT 1 FROM blob_refs r WHERE r.repo_id = blobs.repo_id AND r.cid = blobs.cid)
-			THEN blobs.mime_type ELSE excluded.mime_type END`,
-		b.CID.Bytes(), b.MimeType, b.Size, migrations.FormatTime(s.now()), string(did))
-	if added.Error != nil {
-		return fmt.Errorf("add blob %s of %s: %w", b.CID, did, added.Error)
+			THEN blobs.mime_type ELSE excluded.mime_type END
+		RETURNING mime_type, size`,
+		[]any{b.CID.Bytes(), b.MimeType, b.Size, migrations.FormatTime(b.UploadedAt), string(did)}, &b.MimeType, &b.Size)
+	if err != nil {
+		return Blob{}, fmt.Errorf("add blob %s of %s: %w", b.CID, did, err)
 	}
-	if added.RowsAffected == 0 {
-		return fmt.Errorf("%w: %s", ErrRepoNotFound, did)
+	if !added {
+		return Blob{}, fmt.Errorf("%w: %s", ErrRepoNotFound, did)
 	}
-	return nil
+	return b, nil
 }
 
 // GetBlob answers an uploaded blob and whether a record references it, without

@@ -111,6 +111,14 @@ func (h *host) account(name string) syntax.DID {
 	return did
 }
 
+// addBlob records an upload and answers what is kept of it.
+func (h *host) addBlob(did syntax.DID, b repostore.Blob) repostore.Blob {
+	h.t.Helper()
+	kept, err := h.AddBlob(h.t.Context(), did, b)
+	require.NoError(h.t, err)
+	return kept
+}
+
 // apply writes a batch that must succeed.
 func (h *host) apply(did syntax.DID, writes ...repostore.Write) *repostore.Result {
 	h.t.Helper()
@@ -163,6 +171,11 @@ func put(rkey string, rec *lexicons.Record) repostore.Write {
 }
 
 func remove(collection syntax.NSID, rkey string) repostore.Write {
+	return repostore.Write{Action: repostore.Remove, Collection: collection, RecordKey: syntax.RecordKey(rkey)}
+}
+
+// deletion is the delete of a record that must be there.
+func deletion(collection syntax.NSID, rkey string) repostore.Write {
 	return repostore.Write{Action: lexicons.Delete, Collection: collection, RecordKey: syntax.RecordKey(rkey)}
 }
 

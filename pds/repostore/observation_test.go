@@ -69,7 +69,9 @@ func TestBackDoorsAreClosed(t *testing.T) {
 			requireRefusal(t, "ImmutableRecord", h.refused(did, remove(lexicons.ObservationNSID, tid(1)), create(tid(1), original)))
 		})
 		t.Run("create on it", func(t *testing.T) {
-			require.ErrorIs(t, h.refused(did, create(tid(1), edited)), repostore.ErrRecordExists)
+			refused := requireRefusal(t, "ImmutableRecord", h.refused(did, create(tid(1), edited)))
+			require.Contains(t, refused.Error(), fmt.Sprintf("head %s %s", first.URI, first.CID))
+			require.ErrorIs(t, h.refused(did, create(tid(1), original)), repostore.ErrRecordExists)
 		})
 		t.Run("identical put is a no-op", func(t *testing.T) {
 			require.Nil(t, h.apply(did, put(tid(1), original)).Commit)
@@ -159,9 +161,41 @@ func TestBatchSeesItself(t *testing.T) {
 		did := h.account("scout")
 		first := observation(t, "first", nil)
 		ref := &lexicons.StrongRef{URI: syntax.ATURI(fmt.Sprintf("at://%s/%s/%s", did, lexicons.ObservationNSID, tid(1))), CID: first.CID}
-		requireRefusal(t, "AlreadySuperseded", h.refused(did, create(tid(1), first), create(tid(2), observation(t, "second", ref)), create(tid(3), observation(t, "third", ref))))
+		second, third := create(tid(2), observation(t, "second", ref)), create(tid(3), observation(t, "third", ref))
+		err := h.refused(did, create(tid(1), first), second, third)
+		refused := requireRefusal(t, "AlreadySuperseded", err)
+		require.Contains(t, refused.Error(), "/writes/1 of the same batch")
+		require.NotContains(t, refused.Error(), tid(2), "with the batch refused, that is no record and no head")
+		var at *repostore.WriteError
+		require.ErrorAs(t, err, &at)
+		require.Equal(t, 2, at.Index)
 		h.apply(did, create(tid(1), first), create(tid(2), observation(t, "second", ref)))
 		requireRefusal(t, "AlreadySuperseded", h.refused(did, create(tid(3), observation(t, "third", ref))))
+		h.consistent(did)
+	})
+}
+
+// Where forks are only flagged, the fork within a batch is, and once.
+func TestForkWithinABatchIsFlagged(t *testing.T) {
+	catalog, err := lexicons.Load()
+	require.NoError(t, err)
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		h := newHost(t, db, func(c *repostore.Config) {
+			c.Rules = lexicons.NewRules(catalog, lexicons.Settings{Supersedes: lexicons.PolicyFlag})
+		})
+		did := h.account("scout")
+		first := observation(t, "first", nil)
+		ref := &lexicons.StrongRef{URI: syntax.ATURI(fmt.Sprintf("at://%s/%s/%s", did, lexicons.ObservationNSID, tid(1))), CID: first.CID}
+		result := h.apply(did, create(tid(1), first), create(tid(2), observation(t, "second", ref)), create(tid(3), observation(t, "third", ref)))
+		var forks []int
+		for i, w := range result.Writes {
+			for _, f := range w.Findings {
+				if f.Code == lexicons.CodeForked {
+					forks = append(forks, i)
+				}
+			}
+		}
+		require.Equal(t, []int{2}, forks)
 		h.consistent(did)
 	})
 }
@@ -288,14 +322,15 @@ func TestBlobReferences(t *testing.T) {
 			return yes
 		}
 		requireRefusal(t, "BlobNotFound", h.refused(did, create(tid(1), withBlobs(t, "x", a))))
-		require.NoError(t, h.AddBlob(t.Context(), other, a))
+		h.addBlob(other, a)
 		requireRefusal(t, "BlobNotFound", h.refused(did, create(tid(1), withBlobs(t, "x", a))))
 		_, _, err := h.GetBlob(t.Context(), did, a.CID)
 		require.ErrorIs(t, err, repostore.ErrBlobNotFound)
-		require.ErrorIs(t, h.AddBlob(t.Context(), "did:web:nobody.test", a), repostore.ErrRepoNotFound)
+		_, err = h.AddBlob(t.Context(), "did:web:nobody.test", a)
+		require.ErrorIs(t, err, repostore.ErrRepoNotFound)
 
-		require.NoError(t, h.AddBlob(t.Context(), did, a))
-		require.NoError(t, h.AddBlob(t.Context(), did, b))
+		h.addBlob(did, a)
+		h.addBlob(did, b)
 		require.False(t, referenced(did, a), "temporary")
 		lying := a
 		lying.MimeType = "image/png"
@@ -327,11 +362,11 @@ func TestBlobReferences(t *testing.T) {
 		// Uploading again tells the type anew only while nothing relies on it.
 		again := a
 		again.MimeType = "text/markdown"
-		require.NoError(t, h.AddBlob(t.Context(), did, again))
+		h.addBlob(did, again)
 		require.True(t, referenced(did, a))
 		h.apply(did, remove(noteNSID, tid(2)))
 		require.False(t, referenced(did, a))
-		require.NoError(t, h.AddBlob(t.Context(), did, again))
+		h.addBlob(did, again)
 		require.False(t, referenced(did, again))
 		h.consistent(did)
 	})
@@ -344,7 +379,7 @@ func TestBlobGoesBeforeTheCommit(t *testing.T) {
 		h := idleHost(t, db)
 		did := h.account("scout")
 		a := blobOf(t, "a")
-		require.NoError(t, h.AddBlob(t.Context(), did, a))
+		h.addBlob(did, a)
 		answer := make(chan error)
 		go func() {
 			_, err := h.Apply(t.Context(), did, []repostore.Write{create(tid(1), withBlobs(t, "x", a))}, repostore.Options{})

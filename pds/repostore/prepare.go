@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/repo"
@@ -29,7 +30,6 @@ type batch struct {
 	rev     syntax.TID
 	ops     []sequencer.Op
 	added   []block // records that the commit's CAR must carry
-	changes []lexicons.Change
 	results []WriteResult
 }
 
@@ -46,6 +46,13 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 		return nil, nil, fmt.Errorf("%w: the repo's commit is %s; head %s", ErrInvalidSwap, tip.Commit, tip.Commit)
 	}
 	b := &batch{store: s, now: s.now()}
+	// First of all: a rule of a single write sees the batch only in part.
+	remarks := s.rules.CheckBatch(changesOf(did, writes, b.now))
+	for i, found := range remarks {
+		if err := lexicons.RefusedBy(found); err != nil {
+			return nil, nil, &WriteError{Index: i, Err: err}
+		}
+	}
 	if b.rev, err = nextRev(tip.Rev, b.now); err != nil {
 		return nil, nil, fmt.Errorf("prepare commit of %s: %w", did, err)
 	}
@@ -63,12 +70,9 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 		return nil, nil, fmt.Errorf("read tombstones of %s: %w", did, err)
 	}
 	for i := range writes {
-		if err := b.write(ctx, &writes[i]); err != nil {
+		if err := b.write(ctx, &writes[i], remarks[i]); err != nil {
 			return nil, nil, &WriteError{Index: i, Err: err}
 		}
-	}
-	if err := lexicons.RefusedBy(s.rules.CheckBatch(b.changes)); err != nil {
-		return nil, nil, err
 	}
 	result := &Result{Writes: b.results}
 	if len(b.ops) == 0 || opts.dryRun {
@@ -80,6 +84,24 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 	}
 	result.Commit = &CommitMeta{CID: b.layer.head.Commit, Rev: b.layer.head.Rev}
 	return b.layer, result, nil
+}
+
+// changesOf are the writes as the rules about whole batches see them, before
+// the state is known: a put is judged as a create.
+func changesOf(did syntax.DID, writes []Write, now time.Time) []lexicons.Change {
+	changes := make([]lexicons.Change, len(writes))
+	for i := range writes {
+		w := &writes[i]
+		action := w.Action
+		switch action {
+		case Put:
+			action = lexicons.Create
+		case Remove:
+			action = lexicons.Delete
+		}
+		changes[i] = lexicons.Change{Action: action, DID: did, URI: recordURI(did, w.path()), RecordKey: w.RecordKey, Record: w.Record, Now: now}
+	}
+	return changes
 }
 
 // protectedPaths are those at which a tombstone may forbid a record.
@@ -106,16 +128,12 @@ func nextRev(prev syntax.TID, now time.Time) (syntax.TID, error) {
 	return syntax.NewTIDFromTime(now, prev.ClockID()), nil
 }
 
-// write takes one write into the batch.
-func (b *batch) write(ctx context.Context, w *Write) error {
+// write takes one write into the batch; remarks are what the rules about the
+// whole batch found on it.
+func (b *batch) write(ctx context.Context, w *Write, remarks []lexicons.Finding) error {
 	path := w.path()
 	uri := recordURI(b.view.did, path)
-	change := lexicons.Change{Action: w.Action, DID: b.view.did, URI: uri, RecordKey: w.RecordKey, Record: w.Record, Now: b.now}
 	if _, repeated := b.layer.records[path]; repeated {
-		// The rules may know a graver name for it.
-		if err := lexicons.RefusedBy(b.store.rules.CheckBatch(append(b.changes, change))); err != nil {
-			return err
-		}
 		return fmt.Errorf("%w: %s", ErrRepeatedPath, uri)
 	}
 	stands, err := b.tree.get(ctx, path)
@@ -129,13 +147,12 @@ func (b *batch) write(ctx context.Context, w *Write) error {
 	if err != nil {
 		return err
 	}
-	change.Action = action
-	b.changes = append(b.changes, change)
+	change := lexicons.Change{Action: action, DID: b.view.did, URI: uri, RecordKey: w.RecordKey, Record: w.Record, Now: b.now}
 	result := WriteResult{URI: uri, Action: action}
 	if w.Record != nil {
 		result.CID = &w.Record.CID
 	}
-	if same := stands != nil && result.CID != nil && *stands == *result.CID; same || (stands == nil && action == lexicons.Delete) {
+	if w.changesNothing(stands) {
 		b.results = append(b.results, result)
 		return nil
 	}
@@ -148,13 +165,20 @@ func (b *batch) write(ctx context.Context, w *Write) error {
 			return fmt.Errorf("record %s: %w", uri, errMoved)
 		}
 		change.Prev = &lexicons.StoredRecord{URI: uri, CID: prev.cid, CBOR: prev.cbor}
-		b.changes[len(b.changes)-1] = change
 	}
 	if result.Findings, err = b.store.rules.CheckState(ctx, change, &snapshot{view: &b.view, now: b.now}); err != nil {
 		return fmt.Errorf("check rules of %s: %w", uri, err)
 	}
 	if err := lexicons.RefusedBy(result.Findings); err != nil {
 		return err
+	}
+	if w.Action == lexicons.Create && stands != nil {
+		return recordExists(uri, *stands)
+	}
+	for _, f := range remarks { // the state may have shown the same
+		if !slices.Contains(result.Findings, f) {
+			result.Findings = append(result.Findings, f)
+		}
 	}
 	if err := b.tree.set(ctx, path, result.CID); err != nil {
 		return err
@@ -182,15 +206,18 @@ func (w *Write) checkSwap(uri syntax.ATURI, stands *cid.Cid) error {
 
 // resolve answers what the write comes to.
 func (w *Write) resolve(uri syntax.ATURI, stands *cid.Cid) (lexicons.Action, error) {
-	if (w.Action == lexicons.Delete) != (w.Record == nil) {
+	if (w.Action == lexicons.Delete || w.Action == Remove) != (w.Record == nil) {
 		return "", fmt.Errorf("%s %s: a delete has no record, any other write has one", w.Action, uri)
 	}
 	switch w.Action {
 	case lexicons.Create:
-		if stands != nil {
-			return "", fmt.Errorf("%w: %s; stands %s %s", ErrRecordExists, uri, uri, stands)
+		if stands == nil {
+			return lexicons.Create, nil
 		}
-		return lexicons.Create, nil
+		if w.Collection == lexicons.ObservationNSID && w.Record.CID != *stands {
+			return lexicons.Update, nil // for the rules to refuse, by their name for it
+		}
+		return "", recordExists(uri, *stands)
 	case lexicons.Update:
 		if stands == nil {
 			return "", fmt.Errorf("%w: %s cannot be updated; create it", ErrRecordNotFound, uri)
@@ -202,9 +229,27 @@ func (w *Write) resolve(uri syntax.ATURI, stands *cid.Cid) (lexicons.Action, err
 		}
 		return lexicons.Update, nil
 	case lexicons.Delete:
+		if stands == nil {
+			return "", fmt.Errorf("%w: %s cannot be deleted; leave it out", ErrRecordNotFound, uri)
+		}
+		return lexicons.Delete, nil
+	case Remove:
 		return lexicons.Delete, nil
 	}
 	return "", fmt.Errorf("%s: no such action: %q", uri, w.Action)
+}
+
+// changesNothing reports a write of the very record that stands there, and a
+// removal of none.
+func (w *Write) changesNothing(stands *cid.Cid) bool {
+	if w.Record == nil || stands == nil {
+		return w.Record == nil && stands == nil
+	}
+	return w.Record.CID == *stands
+}
+
+func recordExists(uri syntax.ATURI, stands cid.Cid) error {
+	return fmt.Errorf("%w: %s; stands %s %s", ErrRecordExists, uri, uri, stands)
 }
 
 // note records a change of the tree in the layer and for the event.

@@ -7,15 +7,18 @@ import (
 	"herbarium.garden/lexicons"
 )
 
-// Put is the action of putRecord: it creates the record or updates it.
-const Put lexicons.Action = "put"
+// Actions that leave it to the state what they come to.
+const (
+	Put    lexicons.Action = "put"    // of putRecord: creates the record or updates it
+	Remove lexicons.Action = "remove" // of deleteRecord: deletes the record, if there is one
+)
 
 // Write is one write of a batch.
 type Write struct {
-	Action     lexicons.Action // lexicons.Create, Update or Delete, or Put
+	Action     lexicons.Action // lexicons.Create, Update or Delete, Put or Remove
 	Collection syntax.NSID
 	RecordKey  syntax.RecordKey
-	Record     *lexicons.Record // nil on delete; its Collection is the write's
+	Record     *lexicons.Record // nil on a delete or removal; its Collection is the write's
 	// SwapRecord, when given, is what must stand at the path, or the batch fails with ErrInvalidSwap.
 	SwapRecord *SwapRecord
 }
@@ -56,7 +59,7 @@ type WriteResult struct {
 	URI    syntax.ATURI
 	Action lexicons.Action // what it came to: Create, Update or Delete
 	CID    *cid.Cid        // of the record that stands there now; nil after a delete
-	// Changed is false for a put of what stood there already and for a delete of nothing.
+	// Changed is false for a put of what stood there already and for a removal of nothing.
 	Changed bool
 	// Findings are what the stateful rules remark without refusing.
 	Findings []lexicons.Finding
