@@ -38,6 +38,7 @@ type repoCounts struct {
 	Pending        int64 `json:"pending"`
 	Synced         int64 `json:"synced"`
 	Desynchronized int64 `json:"desynchronized"`
+	Inactive       int64 `json:"inactive"`
 }
 
 // collectionCount is garden.herbarium.defs#collectionCount.
@@ -111,6 +112,8 @@ func viewIndexStatus(s *index.Status) *getIndexStatusOutput {
 			Pending:        s.Repos[index.SyncPending],
 			Synced:         s.Repos[index.SyncSynced],
 			Desynchronized: s.Repos[index.SyncDesynchronized],
+			Inactive:       s.Inactive,
+			Total:          s.Inactive,
 		},
 		Sources: orEmpty(each(s.Sources, func(s index.SourceStatus) sourceStatus {
 			return sourceStatus{Name: s.Name, Cursor: s.Cursor, UpdatedAt: datetime(s.UpdatedAt)}

@@ -83,7 +83,7 @@ type SyncState string
 
 // The sync states of a repo.
 const (
-	SyncPending        SyncState = "pending"        // known by name, no commit yet
+	SyncPending        SyncState = "pending"        // known by name, no commit yet, or none since the account was deleted
 	SyncSynced         SyncState = "synced"         // in step with its host
 	SyncDesynchronized SyncState = "desynchronized" // a gap or a bad event; waits for a resync
 )

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/stretchr/testify/require"
 
 	"herbarium.garden/appview/index"
@@ -90,6 +91,41 @@ func TestReindexGivesTheSame(t *testing.T) {
 		repo, err := x.Repo(t.Context(), bob)
 		require.NoError(t, err)
 		require.Equal(t, index.SyncDesynchronized, repo.Sync, "what is no journal stays")
+	})
+}
+
+// A repo whose account is gone or paused is neither waited for nor in step.
+func TestStatusCountsInactiveReposApart(t *testing.T) {
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		x, a, b := newIndex(t, db), newAuthor(ada), newAuthor(bob)
+		c1, _ := a.put(t, lexicons.ObservationNSID, key(1), observation("x", nil))
+		c2, _ := b.put(t, lexicons.ObservationNSID, key(1), observation("y", nil))
+		apply(t, x, c1, c2, &index.Identity{DID: cleo, Handle: "cleo.test"})
+		for _, step := range []struct {
+			event    *index.Account
+			repos    map[index.SyncState]int64
+			inactive int64
+			pending  []syntax.DID
+		}{
+			{&index.Account{DID: ada, Active: true}, map[index.SyncState]int64{index.SyncSynced: 2, index.SyncPending: 1}, 0, []syntax.DID{cleo}},
+			{&index.Account{DID: ada, Status: "deactivated"}, map[index.SyncState]int64{index.SyncSynced: 1, index.SyncPending: 1}, 1, []syntax.DID{cleo}},
+			{&index.Account{DID: bob, Status: "deleted"}, map[index.SyncState]int64{index.SyncPending: 1}, 2, []syntax.DID{cleo}},
+			{&index.Account{DID: ada, Active: true}, map[index.SyncState]int64{index.SyncSynced: 1, index.SyncPending: 1}, 1, []syntax.DID{cleo}},
+			{&index.Account{DID: bob, Active: true}, map[index.SyncState]int64{index.SyncSynced: 1, index.SyncPending: 2}, 0, []syntax.DID{bob, cleo}},
+		} {
+			apply(t, x, step.event)
+			status, err := x.Status(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, step.repos, status.Repos)
+			require.Equal(t, step.inactive, status.Inactive)
+			list, err := x.ListRepos(t.Context(), index.SyncPending, index.Page{})
+			require.NoError(t, err)
+			var pending []syntax.DID
+			for _, r := range list.Items {
+				pending = append(pending, r.DID)
+			}
+			require.Equal(t, step.pending, pending)
+		}
 	})
 }
 

@@ -103,10 +103,12 @@ func (x *Index) Repos(ctx context.Context, dids []syntax.DID) (map[syntax.DID]Re
 	return out, nil
 }
 
-// ListRepos lists repos by DID, those in one sync state when sync is not "".
+// ListRepos lists repos by DID, those in one sync state when sync is not "";
+// a repo that is not active waits for nothing, so it is not among the pending.
 func (x *Index) ListRepos(ctx context.Context, sync SyncState, p Page) (List[Repo], error) {
 	q := newQuery(repoColumns, "repos t")
 	q.whereIf(sync != "", "t.sync = ?", sync)
+	q.whereIf(sync == SyncPending, "t.active")
 	if p.After != nil {
 		q.where("t.did > ?", p.After.URI)
 	}

@@ -277,10 +277,11 @@ const (
 
 // Status is how the index is doing.
 type Status struct {
-	Journal int64 // rows ever written: the last seq
-	Repos   map[SyncState]int64
-	Sources []SourceStatus
-	Records map[syntax.NSID]int64 // live records by collection
+	Journal  int64               // rows ever written: the last seq
+	Repos    map[SyncState]int64 // of active accounts
+	Inactive int64               // repos of accounts that are deactivated, taken down, suspended or deleted
+	Sources  []SourceStatus
+	Records  map[syntax.NSID]int64 // live records by collection
 }
 
 // SourceStatus is how far one source was read.

@@ -20,11 +20,16 @@ func (x *Index) Status(ctx context.Context) (*Status, error) {
 			Name string
 			N    int64
 		}
-		if err := tx.Raw("SELECT sync AS name, COUNT(*) AS n FROM repos GROUP BY sync").Scan(&groups).Error; err != nil {
+		// An account that is not active is not waited for: least of all a deleted one, whose repo starts over.
+		if err := tx.Raw("SELECT CASE WHEN active THEN sync ELSE '' END AS name, COUNT(*) AS n FROM repos GROUP BY 1").Scan(&groups).Error; err != nil {
 			return err
 		}
 		for _, g := range groups {
-			s.Repos[SyncState(g.Name)] = g.N
+			if g.Name == "" {
+				s.Inactive = g.N
+			} else {
+				s.Repos[SyncState(g.Name)] = g.N
+			}
 		}
 		groups = nil
 		err := tx.Raw("SELECT collection AS name, COUNT(*) AS n FROM records WHERE state IN ? GROUP BY collection",
