@@ -17,6 +17,7 @@ var (
 	ResumeCommand   = resumeCommand
 	MaskedValue     = maskedValue
 	MaxDiffBytes    = maxDiffBytes
+	MaxDiffLines    = maxDiffLines
 )
 
 // Derive is thresholds.derive with the default thresholds.

@@ -27,32 +27,43 @@ const (
 	helloCID = "bafkreifzjut3te2nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e" // "hello world"
 )
 
-// eachStore runs a test over every driver. object gives the path of the file
-// that holds an object, where there is one, for tests that damage it.
-func eachStore(t *testing.T, limit int64, test func(t *testing.T, s *blobstore.Store, spool string, object func(key string) string)) {
+// storeTest is a test of a Store over one driver. object gives the path of the
+// file that holds an object, for tests that damage it; nil in memory.
+type storeTest func(t *testing.T, s *blobstore.Store, spool string, object func(key string) string)
+
+// eachStore runs a test over every driver.
+func eachStore(t *testing.T, limit int64, test storeTest) {
 	t.Helper()
-	run := func(name string, open func(t *testing.T) (blobstore.Bucket, func(string) string)) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bucket, object := open(t)
-			spool := filepath.Join(t.TempDir(), "spool")
-			s, err := blobstore.New(blobstore.Config{Bucket: bucket, SpoolDir: spool, Limit: limit})
-			require.NoError(t, err)
-			test(t, s, spool, object)
-		})
-	}
-	run("memory", func(*testing.T) (blobstore.Bucket, func(string) string) { return blobstore.NewMemory(), nil })
-	run("dir", func(t *testing.T) (blobstore.Bucket, func(string) string) {
+	onStore(t, "memory", limit, test, func(*testing.T) (blobstore.Bucket, func(string) string) { return blobstore.NewMemory(), nil })
+	eachStoreOfFiles(t, limit, test)
+}
+
+// eachStoreOfFiles runs a test over every driver whose objects are files.
+func eachStoreOfFiles(t *testing.T, limit int64, test storeTest) {
+	t.Helper()
+	onStore(t, "dir", limit, test, func(t *testing.T) (blobstore.Bucket, func(string) string) {
 		root := t.TempDir()
 		b, err := blobstore.OpenDir(root)
 		require.NoError(t, err)
 		return b, func(key string) string { return filepath.Join(root, key) }
 	})
-	run("s3", func(t *testing.T) (blobstore.Bucket, func(string) string) {
+	onStore(t, "s3", limit, test, func(t *testing.T) (blobstore.Bucket, func(string) string) {
 		server := s3test.StartServer(t)
 		b, err := blobstore.OpenBucket(t.Context(), server.Spec)
 		require.NoError(t, err)
 		return b, func(key string) string { return filepath.Join(server.Dir, server.Prefix, key) }
+	})
+}
+
+func onStore(t *testing.T, name string, limit int64, test storeTest, open func(t *testing.T) (blobstore.Bucket, func(string) string)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		bucket, object := open(t)
+		spool := filepath.Join(t.TempDir(), "spool")
+		s, err := blobstore.New(blobstore.Config{Bucket: bucket, SpoolDir: spool, Limit: limit})
+		require.NoError(t, err)
+		test(t, s, spool, object)
 	})
 }
 

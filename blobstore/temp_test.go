@@ -53,14 +53,25 @@ func TestTempFiles(t *testing.T) {
 	}
 }
 
-func TestUnnamedFilesAreUsedHere(t *testing.T) {
+// A file has no name wherever the system can do that, and one where it cannot.
+func TestTempFileHasANameOnlyWhereItMust(t *testing.T) {
 	t.Parallel()
-	f, err := openUnnamed(t.TempDir())
-	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("this file system has none")
+	dir := t.TempDir()
+	unnamed, unsupported := openUnnamed(dir)
+	if unsupported == nil {
+		require.NoError(t, unnamed.Close())
+	} else {
+		require.ErrorIs(t, unsupported, errors.ErrUnsupported)
 	}
+	f, err := createTemp(dir)
 	require.NoError(t, err)
-	require.NoError(t, f.Close())
+	defer f.discard()
+	require.Equal(t, unsupported != nil, f.name != "")
+	if f.name == "" {
+		requireNames(t, dir)
+	} else {
+		requireNames(t, dir, filepath.Base(f.name))
+	}
 }
 
 func requireNames(t *testing.T, dir string, want ...string) {
