@@ -13,7 +13,6 @@ import (
 	"gorm.io/gorm"
 
 	"herbarium.garden/migrations"
-	"herbarium.garden/migrations/dbtest"
 	"herbarium.garden/pds/account"
 )
 
@@ -40,43 +39,44 @@ func TestCreateNormalisesTheHandle(t *testing.T) {
 }
 
 func TestHandleRules(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	s := newStore(t, db, func(c *account.Config) {
-		c.HandleDomains = []string{".test", ".agents.example.com"}
-		c.PublicURL = &url.URL{Scheme: "https", Host: "pds.agents.example.com"}
-	})
-	for name, test := range map[string]struct {
-		handle syntax.Handle
-		admin  bool
-		want   error
-	}{
-		"syntax":                 {"al_ice.test", false, account.ErrHandleInvalid},
-		"no domain":              {"alice", false, account.ErrHandleInvalid},
-		"empty":                  {"", false, account.ErrHandleInvalid},
-		"two characters":         {"al.test", false, account.ErrHandleInvalid},
-		"three characters":       {"ali.test", false, nil},
-		"eighteen characters":    {"abcdefghijklmnopqr.test", false, nil},
-		"nineteen characters":    {"abcdefghijklmnopqrs.test", false, account.ErrHandleInvalid},
-		"dotted":                 {"a.lice.test", false, account.ErrHandleInvalid},
-		"foreign domain":         {"alice.example.com", false, account.ErrDomainUnsupported},
-		"domain that ends alike": {"alice.mytest", false, account.ErrDomainUnsupported},
-		"second domain":          {"alice.agents.example.com", false, nil},
-		"reserved":               {"admin.test", false, account.ErrHandleReserved},
-		"reserved, mixed case":   {"Admin.test", false, account.ErrHandleReserved},
-		"reserved, by an admin":  {"admin.test", true, nil},
-		"the host itself":        {"pds.agents.example.com", true, account.ErrHandleReserved},
-		"invalid tld":            {"alice.local", false, account.ErrHandleInvalid},
-		"leading at":             {"@alice.test", false, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := s.Prepare(t.Context(), account.Params{Handle: test.handle, ByAdmin: test.admin})
-			if test.want == nil {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorIs(t, err, test.want)
+	each(t, func(t *testing.T, db *migrations.DB) {
+		s := newStore(t, db, func(c *account.Config) {
+			c.HandleDomains = []string{".test", ".agents.example.com"}
+			c.PublicURL = &url.URL{Scheme: "https", Host: "pds.agents.example.com"}
 		})
-	}
+		for name, test := range map[string]struct {
+			handle syntax.Handle
+			admin  bool
+			want   error
+		}{
+			"syntax":                 {"al_ice.test", false, account.ErrHandleInvalid},
+			"no domain":              {"alice", false, account.ErrHandleInvalid},
+			"empty":                  {"", false, account.ErrHandleInvalid},
+			"two characters":         {"al.test", false, account.ErrHandleInvalid},
+			"three characters":       {"ali.test", false, nil},
+			"eighteen characters":    {"abcdefghijklmnopqr.test", false, nil},
+			"nineteen characters":    {"abcdefghijklmnopqrs.test", false, account.ErrHandleInvalid},
+			"dotted":                 {"a.lice.test", false, account.ErrHandleInvalid},
+			"foreign domain":         {"alice.example.com", false, account.ErrDomainUnsupported},
+			"domain that ends alike": {"alice.mytest", false, account.ErrDomainUnsupported},
+			"second domain":          {"alice.agents.example.com", false, nil},
+			"reserved":               {"admin.test", false, account.ErrHandleReserved},
+			"reserved, mixed case":   {"Admin.test", false, account.ErrHandleReserved},
+			"reserved, by an admin":  {"admin.test", true, nil},
+			"the host itself":        {"pds.agents.example.com", true, account.ErrHandleReserved},
+			"invalid tld":            {"alice.local", false, account.ErrHandleInvalid},
+			"leading at":             {"@alice.test", false, nil},
+		} {
+			t.Run(name, func(t *testing.T) {
+				_, err := s.Prepare(t.Context(), account.Params{Handle: test.handle, ByAdmin: test.admin})
+				if test.want == nil {
+					require.NoError(t, err)
+					return
+				}
+				require.ErrorIs(t, err, test.want)
+			})
+		}
+	})
 }
 
 // PDS-SURFACE edge case 24.

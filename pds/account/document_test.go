@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"herbarium.garden/migrations"
-	"herbarium.garden/migrations/dbtest"
 	"herbarium.garden/pds/account"
 )
 
@@ -60,33 +59,35 @@ func TestDocumentsByHost(t *testing.T) {
 }
 
 func TestServiceDocument(t *testing.T) {
-	for name, test := range map[string]struct {
-		public *url.URL
-		did    syntax.DID
-		host   string
-	}{
-		"localhost with port": {&url.URL{Scheme: "http", Host: "localhost:2583"}, serviceDID, "localhost:2583"},
-		"a domain":            {&url.URL{Scheme: "https", Host: "pds.example.com"}, "did:web:pds.example.com", "PDS.example.com"},
-		"did of another name": {&url.URL{Scheme: "https", Host: "pds.example.com"}, "did:web:example.com", "example.com"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStore(t, dbtest.Open(t, migrations.PDS, migrations.SQLite), func(c *account.Config) { c.PublicURL, c.ServiceDID = test.public, test.did })
-			doc, err := s.DIDDocument(t.Context(), test.host)
-			require.NoError(t, err)
-			ident := asIndigo(t, doc)
-			require.Equal(t, test.did, ident.DID)
-			require.Equal(t, test.public.String(), ident.GetServiceEndpoint("atproto_pds"))
-			require.Equal(t, test.public.String(), ident.GetServiceEndpoint("herbarium_appview"))
-			require.Equal(t, "HerbariumAppview", ident.Services["herbarium_appview"].Type)
-			key, err := ident.GetPublicKey(account.HostKeyID)
-			require.NoError(t, err)
-			host, err := s.HostKey(t.Context())
-			require.NoError(t, err)
-			public, err := host.PublicKey()
-			require.NoError(t, err)
-			require.True(t, key.Equal(public))
-		})
-	}
+	each(t, func(t *testing.T, db *migrations.DB) {
+		for name, test := range map[string]struct {
+			public *url.URL
+			did    syntax.DID
+			host   string
+		}{
+			"localhost with port": {&url.URL{Scheme: "http", Host: "localhost:2583"}, serviceDID, "localhost:2583"},
+			"a domain":            {&url.URL{Scheme: "https", Host: "pds.example.com"}, "did:web:pds.example.com", "PDS.example.com"},
+			"did of another name": {&url.URL{Scheme: "https", Host: "pds.example.com"}, "did:web:example.com", "example.com"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				s := newStore(t, db, func(c *account.Config) { c.PublicURL, c.ServiceDID = test.public, test.did })
+				doc, err := s.DIDDocument(t.Context(), test.host)
+				require.NoError(t, err)
+				ident := asIndigo(t, doc)
+				require.Equal(t, test.did, ident.DID)
+				require.Equal(t, test.public.String(), ident.GetServiceEndpoint("atproto_pds"))
+				require.Equal(t, test.public.String(), ident.GetServiceEndpoint("herbarium_appview"))
+				require.Equal(t, "HerbariumAppview", ident.Services["herbarium_appview"].Type)
+				key, err := ident.GetPublicKey(account.HostKeyID)
+				require.NoError(t, err)
+				host, err := s.HostKey(t.Context())
+				require.NoError(t, err)
+				public, err := host.PublicKey()
+				require.NoError(t, err)
+				require.True(t, key.Equal(public))
+			})
+		}
+	})
 }
 
 func FuzzHandle(f *testing.F) {

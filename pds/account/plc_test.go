@@ -23,7 +23,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"herbarium.garden/migrations"
-	"herbarium.garden/migrations/dbtest"
 	"herbarium.garden/pds/account"
 )
 
@@ -245,98 +244,101 @@ func TestPLCAccounts(t *testing.T) {
 }
 
 func TestRecoveryKeyComesFirst(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	plc, at := newPLC(t)
-	s := newStore(t, db, func(c *account.Config) { c.Identity, c.PLCURL = account.PLC, at })
-	const recovery = "did:key:zQ3shZc2QzApp2oymGvQbzP8eKheVshBHbU4ZYjeXqwSKEn6N"
-	a, err := create(t, s, db, account.Params{Handle: "alice.test", RecoveryKey: recovery})
-	require.NoError(t, err)
-	require.Equal(t, recovery, plc.log[string(a.DID)][0]["rotationKeys"].([]any)[0])
-	_, err = create(t, s, db, account.Params{Handle: "bob.test", RecoveryKey: "did:key:zzz"})
-	require.ErrorIs(t, err, account.ErrPLCRefused)
+	each(t, func(t *testing.T, db *migrations.DB) {
+		plc, at := newPLC(t)
+		s := newStore(t, db, func(c *account.Config) { c.Identity, c.PLCURL = account.PLC, at })
+		const recovery = "did:key:zQ3shZc2QzApp2oymGvQbzP8eKheVshBHbU4ZYjeXqwSKEn6N"
+		a, err := create(t, s, db, account.Params{Handle: "alice.test", RecoveryKey: recovery})
+		require.NoError(t, err)
+		require.Equal(t, recovery, plc.log[string(a.DID)][0]["rotationKeys"].([]any)[0])
+		_, err = create(t, s, db, account.Params{Handle: "bob.test", RecoveryKey: "did:key:zzz"})
+		require.ErrorIs(t, err, account.ErrPLCRefused)
+	})
 }
 
 // A directory that lies about the log does not get a signature for it.
 func TestLyingDirectory(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	plc, at := newPLC(t)
-	s := newStore(t, db, func(c *account.Config) { c.Identity, c.PLCURL = account.PLC, at })
-	a, err := create(t, s, db, account.Params{Handle: "alice.test"})
-	require.NoError(t, err)
-	b, err := create(t, s, db, account.Params{Handle: "bob.test"})
-	require.NoError(t, err)
-	honest, bobs := plc.log[string(a.DID)], plc.log[string(b.DID)]
-	mallory, err := atcrypto.GeneratePrivateKeyP256()
-	require.NoError(t, err)
-	public, err := mallory.PublicKey()
-	require.NoError(t, err)
-	forged := map[string]any{}
-	for key, value := range honest[0] {
-		forged[key] = value
-	}
-	forged["rotationKeys"] = []any{public.DIDKey()}
-	for name, log := range map[string][]map[string]any{
-		"empty":               {},
-		"another's":           bobs,
-		"altered genesis":     {forged},
-		"unsigned second":     {honest[0], forged},
-		"twice the genesis":   {honest[0], honest[0]},
-		"something else last": {honest[0], {"type": "plc_tombstone", "prev": "x", "sig": "y"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			plc.mu.Lock()
-			plc.fail = func(w http.ResponseWriter) { _ = json.NewEncoder(w).Encode(log) }
-			plc.mu.Unlock()
-			asked := false
-			err := s.UpdatePLC(t.Context(), a.DID, func(*account.PLCOperation) { asked = true })
-			require.ErrorIs(t, err, account.ErrPLCUnavailable)
-			require.False(t, asked)
-		})
-	}
+	each(t, func(t *testing.T, db *migrations.DB) {
+		plc, at := newPLC(t)
+		s := newStore(t, db, func(c *account.Config) { c.Identity, c.PLCURL = account.PLC, at })
+		a, err := create(t, s, db, account.Params{Handle: "alice.test"})
+		require.NoError(t, err)
+		b, err := create(t, s, db, account.Params{Handle: "bob.test"})
+		require.NoError(t, err)
+		honest, bobs := plc.log[string(a.DID)], plc.log[string(b.DID)]
+		mallory, err := atcrypto.GeneratePrivateKeyP256()
+		require.NoError(t, err)
+		public, err := mallory.PublicKey()
+		require.NoError(t, err)
+		forged := map[string]any{}
+		for key, value := range honest[0] {
+			forged[key] = value
+		}
+		forged["rotationKeys"] = []any{public.DIDKey()}
+		for name, log := range map[string][]map[string]any{
+			"empty":               {},
+			"another's":           bobs,
+			"altered genesis":     {forged},
+			"unsigned second":     {honest[0], forged},
+			"twice the genesis":   {honest[0], honest[0]},
+			"something else last": {honest[0], {"type": "plc_tombstone", "prev": "x", "sig": "y"}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				plc.mu.Lock()
+				plc.fail = func(w http.ResponseWriter) { _ = json.NewEncoder(w).Encode(log) }
+				plc.mu.Unlock()
+				asked := false
+				err := s.UpdatePLC(t.Context(), a.DID, func(*account.PLCOperation) { asked = true })
+				require.ErrorIs(t, err, account.ErrPLCUnavailable)
+				require.False(t, asked)
+			})
+		}
+	})
 }
 
 func TestPLCFailures(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	plc, at := newPLC(t)
-	s := newStore(t, db, func(c *account.Config) { c.Identity, c.PLCURL = account.PLC, at })
-	for name, test := range map[string]struct {
-		fail func(w http.ResponseWriter)
-		want error
-		text string
-	}{
-		"refused":      {func(w http.ResponseWriter) { http.Error(w, `{"message":"bad\noperation"}`, http.StatusBadRequest) }, account.ErrPLCRefused, "bad operation"},
-		"not found":    {func(w http.ResponseWriter) { http.Error(w, "no", http.StatusNotFound) }, account.ErrPLCRefused, "no"},
-		"rate limited": {func(w http.ResponseWriter) { http.Error(w, "slow down", http.StatusTooManyRequests) }, account.ErrPLCUnavailable, "429"},
-		"server error": {func(w http.ResponseWriter) { http.Error(w, "oh", http.StatusInternalServerError) }, account.ErrPLCUnavailable, "500"},
-		"a redirect": {func(w http.ResponseWriter) {
-			w.Header().Set("Location", "http://127.0.0.1:1/")
-			w.WriteHeader(http.StatusFound)
-		}, account.ErrPLCUnavailable, "302"},
-		"endless words": {func(w http.ResponseWriter) { http.Error(w, strings.Repeat("x", 1000), http.StatusBadRequest) }, account.ErrPLCRefused, "xxx…"},
-		"endless body":  {func(w http.ResponseWriter) { _, _ = io.Copy(w, io.LimitReader(zeros{}, 2<<20)) }, account.ErrPLCUnavailable, "too long"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			plc.mu.Lock()
-			plc.fail = test.fail
-			plc.mu.Unlock()
-			p, err := s.Prepare(t.Context(), account.Params{Handle: "alice.test"})
-			require.NoError(t, err)
-			err = s.Submit(t.Context(), p)
-			require.ErrorIs(t, err, test.want)
-			require.ErrorContains(t, err, test.text)
-			_, err = s.Get(t.Context(), p.DID())
-			require.ErrorIs(t, err, account.ErrNotFound)
+	each(t, func(t *testing.T, db *migrations.DB) {
+		plc, at := newPLC(t)
+		s := newStore(t, db, func(c *account.Config) { c.Identity, c.PLCURL = account.PLC, at })
+		for name, test := range map[string]struct {
+			fail func(w http.ResponseWriter)
+			want error
+			text string
+		}{
+			"refused":      {func(w http.ResponseWriter) { http.Error(w, `{"message":"bad\noperation"}`, http.StatusBadRequest) }, account.ErrPLCRefused, "bad operation"},
+			"not found":    {func(w http.ResponseWriter) { http.Error(w, "no", http.StatusNotFound) }, account.ErrPLCRefused, "no"},
+			"rate limited": {func(w http.ResponseWriter) { http.Error(w, "slow down", http.StatusTooManyRequests) }, account.ErrPLCUnavailable, "429"},
+			"server error": {func(w http.ResponseWriter) { http.Error(w, "oh", http.StatusInternalServerError) }, account.ErrPLCUnavailable, "500"},
+			"a redirect": {func(w http.ResponseWriter) {
+				w.Header().Set("Location", "http://127.0.0.1:1/")
+				w.WriteHeader(http.StatusFound)
+			}, account.ErrPLCUnavailable, "302"},
+			"endless words": {func(w http.ResponseWriter) { http.Error(w, strings.Repeat("x", 1000), http.StatusBadRequest) }, account.ErrPLCRefused, "xxx…"},
+			"endless body":  {func(w http.ResponseWriter) { _, _ = io.Copy(w, io.LimitReader(zeros{}, 2<<20)) }, account.ErrPLCUnavailable, "too long"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				plc.mu.Lock()
+				plc.fail = test.fail
+				plc.mu.Unlock()
+				p, err := s.Prepare(t.Context(), account.Params{Handle: "alice.test"})
+				require.NoError(t, err)
+				err = s.Submit(t.Context(), p)
+				require.ErrorIs(t, err, test.want)
+				require.ErrorContains(t, err, test.text)
+				_, err = s.Get(t.Context(), p.DID())
+				require.ErrorIs(t, err, account.ErrNotFound)
+			})
+		}
+		gone := newStore(t, db, func(c *account.Config) {
+			c.Identity, c.PLCURL = account.PLC, &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 		})
-	}
-	gone := newStore(t, db, func(c *account.Config) {
-		c.Identity, c.PLCURL = account.PLC, &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+		p, err := gone.Prepare(t.Context(), account.Params{Handle: "alice.test"})
+		require.NoError(t, err)
+		require.ErrorIs(t, gone.Submit(t.Context(), p), account.ErrPLCUnavailable)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, s.Submit(ctx, p), context.Canceled)
 	})
-	p, err := gone.Prepare(t.Context(), account.Params{Handle: "alice.test"})
-	require.NoError(t, err)
-	require.ErrorIs(t, gone.Submit(t.Context(), p), account.ErrPLCUnavailable)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, s.Submit(ctx, p), context.Canceled)
 }
 
 type zeros struct{}

@@ -369,71 +369,74 @@ func TestAppPasswords(t *testing.T) {
 
 // Tokens that are not ours, in every way that has been tried on somebody.
 func TestForeignTokensAreRefused(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	s := newStore(t, db)
-	mustCreate(t, s, db, "alice.test")
-	_, tokens, err := s.Login(t.Context(), "alice.test", "correct horse", false)
-	require.NoError(t, err)
-	forge := func(method jwt.SigningMethod, key any, typ string, change func(jwt.MapClaims)) string {
-		claims := jwt.MapClaims{"sub": "did:web:alice.test", "aud": string(serviceDID), "scope": "com.atproto.access", "sid": tokens.SessionID, "exp": time.Now().Add(time.Hour).Unix()}
-		if change != nil {
-			change(claims)
-		}
-		token := jwt.NewWithClaims(method, claims)
-		token.Header["typ"] = typ
-		signed, err := token.SignedString(key)
+	each(t, func(t *testing.T, db *migrations.DB) {
+		s := newStore(t, db)
+		mustCreate(t, s, db, "alice.test")
+		_, tokens, err := s.Login(t.Context(), "alice.test", "correct horse", false)
 		require.NoError(t, err)
-		return signed
-	}
-	key := []byte(jwtSecret)
-	_, err = s.VerifyAccess(t.Context(), forge(jwt.SigningMethodHS256, key, "at+jwt", nil))
-	require.NoError(t, err, "the forge makes good tokens")
-	parts := strings.Split(tokens.Access, ".")
-	for name, token := range map[string]string{
-		"empty":               "",
-		"nonsense":            "a.b.c",
-		"two parts":           parts[0] + "." + parts[1],
-		"no signature":        parts[0] + "." + parts[1] + ".",
-		"altered payload":     parts[0] + "." + parts[1][:len(parts[1])-2] + "AA." + parts[2],
-		"alg none":            forge(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "at+jwt", nil),
-		"alg HS512":           forge(jwt.SigningMethodHS512, key, "at+jwt", nil),
-		"other secret":        forge(jwt.SigningMethodHS256, []byte(strings.Repeat("x", 32)), "at+jwt", nil),
-		"plain typ":           forge(jwt.SigningMethodHS256, key, "JWT", nil),
-		"refresh as access":   tokens.Refresh,
-		"other audience":      forge(jwt.SigningMethodHS256, key, "at+jwt", func(c jwt.MapClaims) { c["aud"] = "did:web:other.example" }),
-		"no expiry":           forge(jwt.SigningMethodHS256, key, "at+jwt", func(c jwt.MapClaims) { delete(c, "exp") }),
-		"no session":          forge(jwt.SigningMethodHS256, key, "at+jwt", func(c jwt.MapClaims) { delete(c, "sid") }),
-		"no subject":          forge(jwt.SigningMethodHS256, key, "at+jwt", func(c jwt.MapClaims) { c["sub"] = "alice" }),
-		"refresh scope":       forge(jwt.SigningMethodHS256, key, "at+jwt", func(c jwt.MapClaims) { c["scope"] = "com.atproto.refresh" }),
-		"endless":             strings.Repeat("a", 1<<20),
-		"many dots":           strings.Repeat(".", 4000),
-		"padded base64":       parts[0] + "=." + parts[1] + "." + parts[2],
-		"space behind":        tokens.Access + " ",
-		"line feed in middle": parts[0] + ".\n" + parts[1] + "." + parts[2],
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := s.VerifyAccess(t.Context(), token)
-			require.ErrorIs(t, err, account.ErrTokenInvalid)
-			require.NotContains(t, err.Error(), parts[2])
-		})
-	}
-	_, _, err = s.Refresh(t.Context(), tokens.Access)
-	require.ErrorIs(t, err, account.ErrTokenInvalid)
-	require.ErrorIs(t, s.EndSession(t.Context(), tokens.Access), account.ErrTokenInvalid)
-	_, err = s.VerifyAccess(t.Context(), forge(jwt.SigningMethodHS256, key, "at+jwt", func(c jwt.MapClaims) { c["sub"] = "did:web:gone.test" }))
-	require.ErrorIs(t, err, account.ErrNotFound)
+		forge := func(method jwt.SigningMethod, key any, typ string, change func(jwt.MapClaims)) string {
+			claims := jwt.MapClaims{"sub": "did:web:alice.test", "aud": string(serviceDID), "scope": "com.atproto.access", "sid": tokens.SessionID, "exp": time.Now().Add(time.Hour).Unix()}
+			if change != nil {
+				change(claims)
+			}
+			token := jwt.NewWithClaims(method, claims)
+			token.Header["typ"] = typ
+			signed, err := token.SignedString(key)
+			require.NoError(t, err)
+			return signed
+		}
+		key := []byte(jwtSecret)
+		_, err = s.VerifyAccess(t.Context(), forge(jwt.SigningMethodHS256, key, "at+jwt", nil))
+		require.NoError(t, err, "the forge makes good tokens")
+		parts := strings.Split(tokens.Access, ".")
+		for name, token := range map[string]string{
+			"empty":               "",
+			"nonsense":            "a.b.c",
+			"two parts":           parts[0] + "." + parts[1],
+			"no signature":        parts[0] + "." + parts[1] + ".",
+			"altered payload":     parts[0] + "." + parts[1][:len(parts[1])-2] + "AA." + parts[2],
+			"alg none":            forge(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "at+jwt", nil),
+			"alg HS512":           forge(jwt.SigningMethodHS512, key, "at+jwt", nil),
+			"other secret":        forge(jwt.SigningMethodHS256, []byte(strings.Repeat("x", 32)), "at+jwt", nil),
+			"plain typ":           forge(jwt.SigningMethodHS256, key, "JWT", nil),
+			"refresh as access":   tokens.Refresh,
+			"other audience":      forge(jwt.SigningMethodHS256, key, "at+jwt", func(c jwt.MapClaims) { c["aud"] = "did:web:other.example" }),
+			"no expiry":           forge(jwt.SigningMethodHS256, key, "at+jwt", func(c jwt.MapClaims) { delete(c, "exp") }),
+			"no session":          forge(jwt.SigningMethodHS256, key, "at+jwt", func(c jwt.MapClaims) { delete(c, "sid") }),
+			"no subject":          forge(jwt.SigningMethodHS256, key, "at+jwt", func(c jwt.MapClaims) { c["sub"] = "alice" }),
+			"refresh scope":       forge(jwt.SigningMethodHS256, key, "at+jwt", func(c jwt.MapClaims) { c["scope"] = "com.atproto.refresh" }),
+			"endless":             strings.Repeat("a", 1<<20),
+			"many dots":           strings.Repeat(".", 4000),
+			"padded base64":       parts[0] + "=." + parts[1] + "." + parts[2],
+			"space behind":        tokens.Access + " ",
+			"line feed in middle": parts[0] + ".\n" + parts[1] + "." + parts[2],
+		} {
+			t.Run(name, func(t *testing.T) {
+				_, err := s.VerifyAccess(t.Context(), token)
+				require.ErrorIs(t, err, account.ErrTokenInvalid)
+				require.NotContains(t, err.Error(), parts[2])
+			})
+		}
+		_, _, err = s.Refresh(t.Context(), tokens.Access)
+		require.ErrorIs(t, err, account.ErrTokenInvalid)
+		require.ErrorIs(t, s.EndSession(t.Context(), tokens.Access), account.ErrTokenInvalid)
+		_, err = s.VerifyAccess(t.Context(), forge(jwt.SigningMethodHS256, key, "at+jwt", func(c jwt.MapClaims) { c["sub"] = "did:web:gone.test" }))
+		require.ErrorIs(t, err, account.ErrNotFound)
+	})
 }
 
 func TestRunPollsUntilItIsStopped(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	s := newStore(t, db)
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	stop()
-	require.NoError(t, <-done)
+	each(t, func(t *testing.T, db *migrations.DB) {
+		s := newStore(t, db)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx) }()
+		stop()
+		require.NoError(t, <-done)
+	})
 }
 
+// FuzzVerifyAccess is about the text of a token; one database is enough.
 func FuzzVerifyAccess(f *testing.F) {
 	db := dbtest.Open(f, migrations.PDS, migrations.SQLite)
 	s := newStore(f, db)

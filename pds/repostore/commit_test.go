@@ -257,28 +257,29 @@ func TestOneChainFailsAlone(t *testing.T) {
 // which the tree is empty for a moment. Either they can verify the commit or it
 // is refused.
 func TestBatchThatReplacesEverything(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	h := newHost(t, db)
-	refused := 0
-	for size := 1; size <= 30; size++ {
-		did := h.account(fmt.Sprint("scout", size))
-		var first, second, removal []repostore.Write
-		for i := range size {
-			first = append(first, create(tid(2*i), note(t, "a")))
-			removal = append(removal, remove(noteNSID, tid(2*i)))
-			second = append(second, create(tid(2*i+1), note(t, "b")))
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		h := newHost(t, db)
+		refused := 0
+		for size := 1; size <= 30; size++ {
+			did := h.account(fmt.Sprint("scout", size))
+			var first, second, removal []repostore.Write
+			for i := range size {
+				first = append(first, create(tid(2*i), note(t, "a")))
+				removal = append(removal, remove(noteNSID, tid(2*i)))
+				second = append(second, create(tid(2*i+1), note(t, "b")))
+			}
+			h.apply(did, first...)
+			_, err := h.Apply(t.Context(), did, append(removal[:size:size], second...), repostore.Options{})
+			if err != nil {
+				refused++
+				requireRefusal(t, "InvalidRequest", err)
+				h.apply(did, removal...)
+				h.apply(did, second...)
+			}
+			require.Len(t, h.consistent(did), size)
 		}
-		h.apply(did, first...)
-		_, err := h.Apply(t.Context(), did, append(removal[:size:size], second...), repostore.Options{})
-		if err != nil {
-			refused++
-			requireRefusal(t, "InvalidRequest", err)
-			h.apply(did, removal...)
-			h.apply(did, second...)
-		}
-		require.Len(t, h.consistent(did), size)
-	}
-	t.Logf("%d of 30 were refused", refused)
+		t.Logf("%d of 30 were refused", refused)
+	})
 }
 
 // brokenKeys panics for one DID.
@@ -295,60 +296,63 @@ func (k *brokenKeys) SigningKey(ctx context.Context, did syntax.DID) (atcrypto.P
 }
 
 func TestPanicFailsOneWriteOnly(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	keys := &brokenKeys{}
-	h := newHost(t, db, func(c *repostore.Config) {
-		keys.keyring = c.Keys.(*keyring)
-		c.Keys = keys
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		keys := &brokenKeys{}
+		h := newHost(t, db, func(c *repostore.Config) {
+			keys.keyring = c.Keys.(*keyring)
+			c.Keys = keys
+		})
+		did := h.account("scout")
+		keys.broken.Store(true)
+		require.ErrorContains(t, h.refused(did, create(tid(1), note(t, "a"))), "on fire")
+		keys.broken.Store(false)
+		h.apply(did, create(tid(1), note(t, "a")))
+		require.Len(t, h.consistent(did), 1)
 	})
-	did := h.account("scout")
-	keys.broken.Store(true)
-	require.ErrorContains(t, h.refused(did, create(tid(1), note(t, "a"))), "on fire")
-	keys.broken.Store(false)
-	h.apply(did, create(tid(1), note(t, "a")))
-	require.Len(t, h.consistent(did), 1)
 }
 
 func TestEndOfContextAndOfRun(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	h := idleHost(t, db)
-	did := h.account("scout")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	_, err := h.Apply(ctx, did, []repostore.Write{create(tid(1), note(t, "late"))}, repostore.Options{})
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	h.run()
-	require.Eventually(t, func() bool { return h.Stats().Commits == 1 }, 10*time.Second, time.Millisecond, "it may still land")
-	h.stop()
-	_, err = h.Apply(t.Context(), did, []repostore.Write{create(tid(2), note(t, "too late"))}, repostore.Options{})
-	require.ErrorIs(t, err, repostore.ErrClosed)
-	require.Len(t, h.consistent(did), 1)
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		h := idleHost(t, db)
+		did := h.account("scout")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := h.Apply(ctx, did, []repostore.Write{create(tid(1), note(t, "late"))}, repostore.Options{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		h.run()
+		require.Eventually(t, func() bool { return h.Stats().Commits == 1 }, 10*time.Second, time.Millisecond, "it may still land")
+		h.stop()
+		_, err = h.Apply(t.Context(), did, []repostore.Write{create(tid(2), note(t, "too late"))}, repostore.Options{})
+		require.ErrorIs(t, err, repostore.ErrClosed)
+		require.Len(t, h.consistent(did), 1)
+	})
 }
 
 // The rev increases whatever the clock does.
 func TestRevIncreasesUnderAnyClock(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	var clock atomic.Int64
-	clock.Store(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC).UnixNano())
-	h := newHost(t, db, func(c *repostore.Config) {
-		c.Now = func() time.Time { return time.Unix(0, clock.Load()) }
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		var clock atomic.Int64
+		clock.Store(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC).UnixNano())
+		h := newHost(t, db, func(c *repostore.Config) {
+			c.Now = func() time.Time { return time.Unix(0, clock.Load()) }
+		})
+		did := h.account("scout")
+		rev := func() syntax.TID {
+			head, err := h.Head(t.Context(), did)
+			require.NoError(t, err)
+			return head.Rev
+		}
+		last := rev()
+		for i, step := range []time.Duration{0, 0, time.Nanosecond, -time.Hour, 0, -time.Hour, 3 * time.Hour} {
+			clock.Add(int64(step))
+			h.apply(did, create(tid(i), note(t, "n")))
+			require.Greater(t, rev(), last)
+			last = rev()
+		}
+		clock.Add(-int64(48 * time.Hour))
+		require.ErrorContains(t, h.refused(did, create(tid(90), note(t, "n"))), "ahead of the clock")
+		h.consistent(did)
 	})
-	did := h.account("scout")
-	rev := func() syntax.TID {
-		head, err := h.Head(t.Context(), did)
-		require.NoError(t, err)
-		return head.Rev
-	}
-	last := rev()
-	for i, step := range []time.Duration{0, 0, time.Nanosecond, -time.Hour, 0, -time.Hour, 3 * time.Hour} {
-		clock.Add(int64(step))
-		h.apply(did, create(tid(i), note(t, "n")))
-		require.Greater(t, rev(), last)
-		last = rev()
-	}
-	clock.Add(-int64(48 * time.Hour))
-	require.ErrorContains(t, h.refused(did, create(tid(90), note(t, "n"))), "ahead of the clock")
-	h.consistent(did)
 }
 
 // Any history of batches, as a strict consumer follows it; the node table
@@ -440,13 +444,14 @@ func storedNodes(t *testing.T, db *migrations.DB, did syntax.DID) map[string]int
 // A log whose seq runs backwards is our own corruption: the committer stops,
 // loudly, and acknowledges nothing.
 func TestBrokenSequenceStopsTheCommitter(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	h := idleHost(t, db)
-	did := h.account("scout")
-	require.NoError(t, db.Write.WithContext(t.Context()).Exec("UPDATE event_sequence SET last_seq = 0").Error)
-	ended := make(chan error, 1)
-	go func() { ended <- h.Run(t.Context()) }()
-	require.ErrorIs(t, h.refused(did, create(tid(1), note(t, "a"))), sequencer.ErrSequence)
-	require.ErrorIs(t, <-ended, sequencer.ErrSequence)
-	require.ErrorIs(t, h.refused(did, create(tid(1), note(t, "a"))), repostore.ErrClosed)
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		h := idleHost(t, db)
+		did := h.account("scout")
+		require.NoError(t, db.Write.WithContext(t.Context()).Exec("UPDATE event_sequence SET last_seq = 0").Error)
+		ended := make(chan error, 1)
+		go func() { ended <- h.Run(t.Context()) }()
+		require.ErrorIs(t, h.refused(did, create(tid(1), note(t, "a"))), sequencer.ErrSequence)
+		require.ErrorIs(t, <-ended, sequencer.ErrSequence)
+		require.ErrorIs(t, h.refused(did, create(tid(1), note(t, "a"))), repostore.ErrClosed)
+	})
 }

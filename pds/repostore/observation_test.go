@@ -274,15 +274,16 @@ func TestBatchMeetsTombstone(t *testing.T) {
 
 // Sessions may reuse a record key: the tombstone gives way.
 func TestReusableKeys(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	h := newHost(t, db)
-	did := h.account("scout")
-	session := record(t, lexicons.SessionNSID, map[string]any{"title": "t", "summary": "s", "updatedAt": "2026-01-01T00:00:00Z"})
-	h.apply(did, create("s1", session))
-	h.apply(did, remove(lexicons.SessionNSID, "s1"))
-	require.Equal(t, 1, count(t, db, "tombstones"))
-	h.apply(did, create("s1", session))
-	require.Equal(t, 0, count(t, db, "tombstones"))
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		h := newHost(t, db)
+		did := h.account("scout")
+		session := record(t, lexicons.SessionNSID, map[string]any{"title": "t", "summary": "s", "updatedAt": "2026-01-01T00:00:00Z"})
+		h.apply(did, create("s1", session))
+		h.apply(did, remove(lexicons.SessionNSID, "s1"))
+		require.Equal(t, 1, count(t, db, "tombstones"))
+		h.apply(did, create("s1", session))
+		require.Equal(t, 0, count(t, db, "tombstones"))
+	})
 }
 
 func count(t *testing.T, db *migrations.DB, table string) (n int) {

@@ -142,34 +142,35 @@ func TestManyRowsInOneAppend(t *testing.T) {
 }
 
 func TestBadDraftsAreRefusedBeforeTheDatabase(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	s := start(t, db)
-	good := sequencer.CommitDraft{DID: scout, Rev: "3kabcdefghij2", Commit: commitCID, Blocks: []byte("car")}
-	with := func(change func(*sequencer.CommitDraft)) sequencer.Draft { d := good; change(&d); return d }
-	for name, d := range map[string]sequencer.Draft{
-		"no did":           identity(""),
-		"no rev":           with(func(d *sequencer.CommitDraft) { d.Rev = "" }),
-		"no commit":        with(func(d *sequencer.CommitDraft) { d.Commit = cid.Undef }),
-		"no blocks":        with(func(d *sequencer.CommitDraft) { d.Blocks = nil }),
-		"blocks too large": with(func(d *sequencer.CommitDraft) { d.Blocks = make([]byte, sequencer.MaxBlocks+1) }),
-		"too many ops":     with(func(d *sequencer.CommitDraft) { d.Ops = make([]sequencer.Op, sequencer.MaxOps+1) }),
-		"update sans prev": with(func(d *sequencer.CommitDraft) {
-			d.Ops = []sequencer.Op{{Action: "update", Path: "a.b.c/1", CID: &recordCID}}
-		}),
-		"delete sans prev": with(func(d *sequencer.CommitDraft) { d.Ops = []sequencer.Op{{Action: "delete", Path: "a.b.c/1"}} }),
-		"create with prev": with(func(d *sequencer.CommitDraft) {
-			d.Ops = []sequencer.Op{{Action: "create", CID: &recordCID, Prev: &recordCID}}
-		}),
-		"unknown action":     with(func(d *sequencer.CommitDraft) { d.Ops = []sequencer.Op{{Action: "move", CID: &recordCID}} }),
-		"empty sync":         sequencer.SyncDraft{DID: scout, Rev: "3kabcdefghij2"},
-		"active with status": sequencer.AccountDraft{DID: scout, Active: true, Status: "takendown"},
-		"inactive, no why":   sequencer.AccountDraft{DID: scout},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := s.Append(t.Context(), nil, d) // no transaction: it must not be touched
-			require.ErrorIs(t, err, sequencer.ErrBadDraft)
-		})
-	}
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		s := start(t, db)
+		good := sequencer.CommitDraft{DID: scout, Rev: "3kabcdefghij2", Commit: commitCID, Blocks: []byte("car")}
+		with := func(change func(*sequencer.CommitDraft)) sequencer.Draft { d := good; change(&d); return d }
+		for name, d := range map[string]sequencer.Draft{
+			"no did":           identity(""),
+			"no rev":           with(func(d *sequencer.CommitDraft) { d.Rev = "" }),
+			"no commit":        with(func(d *sequencer.CommitDraft) { d.Commit = cid.Undef }),
+			"no blocks":        with(func(d *sequencer.CommitDraft) { d.Blocks = nil }),
+			"blocks too large": with(func(d *sequencer.CommitDraft) { d.Blocks = make([]byte, sequencer.MaxBlocks+1) }),
+			"too many ops":     with(func(d *sequencer.CommitDraft) { d.Ops = make([]sequencer.Op, sequencer.MaxOps+1) }),
+			"update sans prev": with(func(d *sequencer.CommitDraft) {
+				d.Ops = []sequencer.Op{{Action: "update", Path: "a.b.c/1", CID: &recordCID}}
+			}),
+			"delete sans prev": with(func(d *sequencer.CommitDraft) { d.Ops = []sequencer.Op{{Action: "delete", Path: "a.b.c/1"}} }),
+			"create with prev": with(func(d *sequencer.CommitDraft) {
+				d.Ops = []sequencer.Op{{Action: "create", CID: &recordCID, Prev: &recordCID}}
+			}),
+			"unknown action":     with(func(d *sequencer.CommitDraft) { d.Ops = []sequencer.Op{{Action: "move", CID: &recordCID}} }),
+			"empty sync":         sequencer.SyncDraft{DID: scout, Rev: "3kabcdefghij2"},
+			"active with status": sequencer.AccountDraft{DID: scout, Active: true, Status: "takendown"},
+			"inactive, no why":   sequencer.AccountDraft{DID: scout},
+		} {
+			t.Run(name, func(t *testing.T) {
+				_, err := s.Append(t.Context(), nil, d) // no transaction: it must not be touched
+				require.ErrorIs(t, err, sequencer.ErrBadDraft)
+			})
+		}
+	})
 }
 
 // A process that dies between the commit and Published loses nothing, and the

@@ -136,15 +136,16 @@ func TestCursors(t *testing.T) {
 
 // Holes from erasure are no outdated cursor.
 func TestErasedBeginningIsNotOutdated(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	s := start(t, db)
-	publish(t, db, s, identity(scout), identity(scout), identity(ranger))
-	erase(t, db, s, scout)
-	for name, s := range map[string]*sequencer.Sequencer{"memory": s, "store": start(t, db)} {
-		t.Run(name, func(t *testing.T) {
-			require.Equal(t, int64(3), receive(t, dial(t, serve(t, s), "?cursor=0")).Sequence())
-		})
-	}
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		s := start(t, db)
+		publish(t, db, s, identity(scout), identity(scout), identity(ranger))
+		erase(t, db, s, scout)
+		for name, s := range map[string]*sequencer.Sequencer{"memory": s, "store": start(t, db)} {
+			t.Run(name, func(t *testing.T) {
+				require.Equal(t, int64(3), receive(t, dial(t, serve(t, s), "?cursor=0")).Sequence())
+			})
+		}
+	})
 }
 
 // The change from past to present neither loses nor doubles an event, on many
@@ -211,37 +212,40 @@ func TestEventsOfAnotherProcessArrive(t *testing.T) {
 }
 
 func TestCloseSaysGoingAway(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	s := start(t, db)
-	base, shutDown := context.WithCancel(t.Context())
-	url := serveUnder(t, base, s)
-	conns := []*websocket.Conn{dial(t, url, ""), dial(t, url, "?cursor=0")}
-	subscribed(t, s, 2)
-	shutDown() // the requests' contexts end first: that must not cut the connections
-	closed := make(chan error, 1)
-	go func() { closed <- s.Close() }()
-	for _, conn := range conns {
-		_, err := read(t.Context(), conn)
-		require.Equal(t, websocket.StatusGoingAway, websocket.CloseStatus(err), "%v", err)
-	}
-	require.NoError(t, <-closed)
-	require.Empty(t, s.Subscribers())
-	_, res, err := websocket.Dial(t.Context(), url, nil)
-	require.Error(t, err)
-	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
-	require.Equal(t, int64(1), publish(t, db, s, identity(scout)), "appending goes on")
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		s := start(t, db)
+		base, shutDown := context.WithCancel(t.Context())
+		url := serveUnder(t, base, s)
+		conns := []*websocket.Conn{dial(t, url, ""), dial(t, url, "?cursor=0")}
+		subscribed(t, s, 2)
+		shutDown() // the requests' contexts end first: that must not cut the connections
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		for _, conn := range conns {
+			_, err := read(t.Context(), conn)
+			require.Equal(t, websocket.StatusGoingAway, websocket.CloseStatus(err), "%v", err)
+		}
+		require.NoError(t, <-closed)
+		require.Empty(t, s.Subscribers())
+		_, res, err := websocket.Dial(t.Context(), url, nil)
+		require.Error(t, err)
+		require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+		require.Equal(t, int64(1), publish(t, db, s, identity(scout)), "appending goes on")
+	})
 }
 
 func TestTooManySubscribers(t *testing.T) {
-	s := start(t, dbtest.Open(t, migrations.PDS, migrations.SQLite), func(c *sequencer.Config) { c.MaxSubscribers = 1 })
-	url := serve(t, s)
-	conn := dial(t, url, "")
-	_, res, err := websocket.Dial(t.Context(), url, nil)
-	require.Error(t, err)
-	require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
-	require.NoError(t, conn.CloseNow())
-	subscribed(t, s, 0)
-	dial(t, url, "")
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		s := start(t, db, func(c *sequencer.Config) { c.MaxSubscribers = 1 })
+		url := serve(t, s)
+		conn := dial(t, url, "")
+		_, res, err := websocket.Dial(t.Context(), url, nil)
+		require.Error(t, err)
+		require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+		require.NoError(t, conn.CloseNow())
+		subscribed(t, s, 0)
+		dial(t, url, "")
+	})
 }
 
 // big is a commit of about a megabyte.
@@ -252,89 +256,94 @@ func big() sequencer.Draft {
 // A client that takes nothing is cut off at the write deadline and holds nobody
 // up meanwhile.
 func TestClientThatDoesNotRead(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	s := start(t, db, func(c *sequencer.Config) { c.WriteTimeout = 2 * time.Second })
-	url := serve(t, s)
-	dial(t, url, "?cursor=0") // and never reads
-	good := dial(t, url, "?cursor=0")
-	subscribed(t, s, 2)
-	const many = 24 // megabytes: more than the socket buffers take
-	for range many {
-		publish(t, db, s, big())
-	}
-	for seq := range int64(many) {
-		require.Equal(t, seq+1, receive(t, good).Sequence())
-	}
-	subscribed(t, s, 1)
-	require.Eventually(t, func() bool { return s.Subscribers()[0].Lag == 0 }, 5*time.Second, time.Millisecond)
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		s := start(t, db, func(c *sequencer.Config) { c.WriteTimeout = 2 * time.Second })
+		url := serve(t, s)
+		dial(t, url, "?cursor=0") // and never reads
+		good := dial(t, url, "?cursor=0")
+		subscribed(t, s, 2)
+		const many = 24 // megabytes: more than the socket buffers take
+		for range many {
+			publish(t, db, s, big())
+		}
+		for seq := range int64(many) {
+			require.Equal(t, seq+1, receive(t, good).Sequence())
+		}
+		subscribed(t, s, 1)
+		require.Eventually(t, func() bool { return s.Subscribers()[0].Lag == 0 }, 5*time.Second, time.Millisecond)
+	})
 }
 
 // A reader whose next events were pruned is told so; it must not skip them.
 func TestReaderOvertakenByRetention(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	now := time.Now()
-	var mu sync.Mutex
-	s := start(t, db, func(c *sequencer.Config) {
-		c.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
-	})
-	url := serve(t, s)
-	slow := dial(t, url, "?cursor=0")
-	subscribed(t, s, 1)
-	const many = 60 // megabytes: more than ring and socket buffers hold together
-	for range many {
-		publish(t, db, s, big())
-	}
-	require.Positive(t, s.Subscribers()[0].Lag)
-	mu.Lock()
-	now = now.Add(100 * time.Hour)
-	mu.Unlock()
-	_, err := s.Prune(t.Context())
-	require.NoError(t, err)
-	publish(t, db, s, identity(scout))
-
-	cursor := int64(0)
-	for {
-		e := receive(t, slow)
-		if e.Error != nil {
-			require.Equal(t, "ConsumerTooSlow", e.Error.Error)
-			break
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		now := time.Now()
+		var mu sync.Mutex
+		s := start(t, db, func(c *sequencer.Config) {
+			c.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+		})
+		url := serve(t, s)
+		slow := dial(t, url, "?cursor=0")
+		subscribed(t, s, 1)
+		const many = 60 // megabytes: more than ring and socket buffers hold together
+		for range many {
+			publish(t, db, s, big())
 		}
-		require.Equal(t, cursor+1, e.Sequence(), "no event is skipped in silence")
-		cursor++
-	}
-	require.Less(t, cursor, int64(many))
-	_, err = read(t.Context(), slow)
-	require.Equal(t, websocket.StatusPolicyViolation, websocket.CloseStatus(err))
+		require.Positive(t, s.Subscribers()[0].Lag)
+		mu.Lock()
+		now = now.Add(100 * time.Hour)
+		mu.Unlock()
+		_, err := s.Prune(t.Context())
+		require.NoError(t, err)
+		publish(t, db, s, identity(scout))
+
+		cursor := int64(0)
+		for {
+			e := receive(t, slow)
+			if e.Error != nil {
+				require.Equal(t, "ConsumerTooSlow", e.Error.Error)
+				break
+			}
+			require.Equal(t, cursor+1, e.Sequence(), "no event is skipped in silence")
+			cursor++
+		}
+		require.Less(t, cursor, int64(many))
+		_, err = read(t.Context(), slow)
+		require.Equal(t, websocket.StatusPolicyViolation, websocket.CloseStatus(err))
+	})
 }
 
 // A silent connection is pinged; a peer that is gone without a word is found out.
 func TestPing(t *testing.T) {
-	s := start(t, dbtest.Open(t, migrations.PDS, migrations.SQLite), func(c *sequencer.Config) {
-		c.PingEvery, c.WriteTimeout = 10*time.Millisecond, time.Second
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		s := start(t, db, func(c *sequencer.Config) {
+			c.PingEvery, c.WriteTimeout = 10*time.Millisecond, time.Second
+		})
+		url := serve(t, s)
+		alive := dial(t, url, "")
+		alive.CloseRead(t.Context()) // answers pings
+		subscribed(t, s, 1)
+		dial(t, url, "") // reads nothing, so it answers none
+		subscribed(t, s, 2)
+		subscribed(t, s, 1)
+		require.NoError(t, alive.Ping(t.Context()))
 	})
-	url := serve(t, s)
-	alive := dial(t, url, "")
-	alive.CloseRead(t.Context()) // answers pings
-	subscribed(t, s, 1)
-	dial(t, url, "") // reads nothing, so it answers none
-	subscribed(t, s, 2)
-	subscribed(t, s, 1)
-	require.NoError(t, alive.Ping(t.Context()))
 }
 
 // What a client says is ignored, within bounds.
 func TestClientThatSpeaks(t *testing.T) {
-	db := dbtest.Open(t, migrations.PDS, migrations.SQLite)
-	s := start(t, db)
-	conn := dial(t, serve(t, s), "")
-	require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte("hello")))
-	subscribed(t, s, 1)
-	publish(t, db, s, identity(scout))
-	require.Equal(t, int64(1), receive(t, conn).Sequence())
-	require.NoError(t, conn.Write(t.Context(), websocket.MessageText, make([]byte, 4096)))
-	_, err := read(t.Context(), conn)
-	require.Equal(t, websocket.StatusMessageTooBig, websocket.CloseStatus(err))
-	subscribed(t, s, 0)
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		s := start(t, db)
+		conn := dial(t, serve(t, s), "")
+		require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte("hello")))
+		subscribed(t, s, 1)
+		publish(t, db, s, identity(scout))
+		require.Equal(t, int64(1), receive(t, conn).Sequence())
+		require.NoError(t, conn.Write(t.Context(), websocket.MessageText, make([]byte, 4096)))
+		_, err := read(t.Context(), conn)
+		require.Equal(t, websocket.StatusMessageTooBig, websocket.CloseStatus(err))
+		subscribed(t, s, 0)
+	})
 }
 
 func BenchmarkCatchUp(b *testing.B) {
