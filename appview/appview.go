@@ -161,7 +161,7 @@ func (a *Appview) author(ctx context.Context, id syntax.AtIdentifier) (syntax.DI
 	}
 	handle, err := id.AsHandle()
 	if err != nil {
-		return "", xrpc.InvalidRequest("author: %v", err)
+		return "", xrpc.InvalidRequest("author: %v", lexicons.FormatError("at-identifier", string(id)))
 	}
 	did, err := a.index.ResolveHandle(ctx, handle.Normalize())
 	if errors.Is(err, index.ErrNotFound) {

@@ -84,7 +84,7 @@ func (a *Appview) pinnedRecord(ctx context.Context, v index.Viewer, record index
 	}
 	pin, err := cid.Decode(string(want))
 	if err != nil {
-		return nil, xrpc.InvalidRequest("cid: %v", err)
+		return nil, xrpc.InvalidRequest("cid: %v", lexicons.FormatError("cid", string(want)))
 	}
 	ref := lexicons.StrongRef{URI: record.URI, CID: pin}
 	versions, err := a.index.PinnedVersions(ctx, v, []lexicons.StrongRef{ref})

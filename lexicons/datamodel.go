@@ -146,10 +146,10 @@ func integerOf(f float64) (int64, bool) {
 func parseLink(s string) (cid.Cid, error) {
 	c, err := cid.Decode(s)
 	if err != nil {
-		return cid.Undef, fmt.Errorf("is no CID")
+		return cid.Undef, fmt.Errorf("is no CID, want a CIDv1 in base32 such as bafyrei…")
 	}
 	if c.Version() != 1 || c.String() != s {
-		return cid.Undef, fmt.Errorf("is no CIDv1 in base32 (b…)")
+		return cid.Undef, fmt.Errorf("is a CID in another form, want a CIDv1 in base32 such as bafyrei…")
 	}
 	return c, nil
 }

@@ -14,7 +14,7 @@ var errNotStrongRef = errors.New("want an object with an at-uri in uri and a CID
 func ParseRecordURI(s string) (syntax.ATURI, error) {
 	uri, err := syntax.ParseATURI(s)
 	if err != nil {
-		return "", fmt.Errorf("parse record uri: %w", err)
+		return "", fmt.Errorf("parse record uri: %w", FormatError("at-uri", s))
 	}
 	if uri.Authority().IsHandle() {
 		return "", fmt.Errorf("parse record uri: authority %s is a handle, want a DID", uri.Authority())

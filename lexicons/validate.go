@@ -1,6 +1,7 @@
 package lexicons
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +24,18 @@ func (c *Catalog) CheckValue(base syntax.NSID, def any, data any) []Finding {
 	v := validator{cat: c}
 	v.check(string(base), def, data)
 	return v.found
+}
+
+// CheckScalar checks a boolean, an integer (as int64) or a string against its
+// definition: parameters and bodies are told what records are. The error is
+// the first fault and what would have been right, for a client to read.
+func CheckScalar(def any, value any) error {
+	var v validator
+	v.check("", def, value)
+	if len(v.found) == 0 {
+		return nil
+	}
+	return errors.New(v.found[0].Message)
 }
 
 // validator walks a value along its schema. It does what indigo's validator
@@ -58,7 +71,7 @@ func (v *validator) failAt(path, format string, args ...any) {
 
 // want reports a value of the wrong kind.
 func (v *validator) want(def any, data any) {
-	v.fail("%s, want %s", kindOf(data), describe(def))
+	v.fail("%s, want %s", kindOf(data), Describe(def))
 }
 
 func (v *validator) check(base string, def any, data any) {
@@ -105,7 +118,7 @@ func (v *validator) check(base string, def any, data any) {
 	case lexicon.SchemaBlob:
 		v.blob(s, data)
 	default:
-		v.fail("the lexicon has %s here, which no data can be", describe(def))
+		v.fail("the lexicon has %s here, which no data can be", Describe(def))
 	}
 }
 
@@ -117,7 +130,7 @@ func (v *validator) object(base string, s lexicon.SchemaObject, data any) {
 	}
 	for _, name := range s.Required {
 		if _, ok := m[name]; !ok {
-			v.failAt(v.at.at(name), "the required field is missing, want %s", describe(s.Properties[name].Inner))
+			v.failAt(v.at.at(name), "the required field is missing, want %s", Describe(s.Properties[name].Inner))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -205,7 +218,7 @@ func (v *validator) union(base string, s lexicon.SchemaUnion, data any) {
 	case lexicon.SchemaObject, lexicon.SchemaRecord:
 		v.check(nsidOf(t), variant.Def, data)
 	default:
-		v.failAt(v.at.at("$type"), "%q is %s, want an object type", clip(t), describe(variant.Def))
+		v.failAt(v.at.at("$type"), "%q is %s, want an object type", clip(t), Describe(variant.Def))
 	}
 }
 
@@ -214,14 +227,11 @@ func (v *validator) integer(s lexicon.SchemaInteger, data any) {
 	switch {
 	case !ok:
 		v.want(s, data)
-	case s.Const != nil && n != int64(*s.Const):
-		v.fail("%d, want %d", n, *s.Const)
-	case s.Minimum != nil && n < int64(*s.Minimum):
-		v.fail("%d, want at least %d", n, *s.Minimum)
-	case s.Maximum != nil && n > int64(*s.Maximum):
-		v.fail("%d, want at most %d", n, *s.Maximum)
-	case len(s.Enum) > 0 && !slices.Contains(s.Enum, int(n)):
-		v.fail("%d, want one of %v", n, s.Enum)
+	case s.Const != nil && n != int64(*s.Const),
+		s.Minimum != nil && n < int64(*s.Minimum),
+		s.Maximum != nil && n > int64(*s.Maximum),
+		len(s.Enum) > 0 && !slices.Contains(s.Enum, int(n)):
+		v.fail("%d, want %s", n, describeInteger(s))
 	}
 }
 

@@ -3,10 +3,10 @@ package lexicons
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/lexicon"
-	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/rivo/uniseg"
 )
 
@@ -27,14 +27,14 @@ func (v *validator) str(s lexicon.SchemaString, data any) {
 		v.fail("%q, want %q", clip(text), *s.Const)
 	}
 	if len(s.Enum) > 0 && !slices.Contains(s.Enum, text) {
-		v.fail("%q, want one of %s", clip(text), strings.Join(s.Enum, ", "))
+		v.fail("%q, want %s", clip(text), describeString(lexicon.SchemaString{Enum: s.Enum}))
 	}
 	if v.unknown != nil && len(s.KnownValues) > 0 && !slices.Contains(s.KnownValues, text) {
 		v.unknown(v.at.String(), text, s.KnownValues)
 	}
 	if s.Format != nil {
 		if err := CheckFormat(*s.Format, text); err != nil {
-			v.fail("%q is not in the format %s%s", clip(text), *s.Format, formatHint(*s.Format))
+			v.fail("%v", err)
 		}
 	}
 }
@@ -48,66 +48,13 @@ func (v *validator) graphemes(text string, least, most *int) {
 	v.length("graphemes", uniseg.GraphemeClusterCount(text), least, most)
 }
 
-// CheckFormat checks text against a string format of the lexicon language
-// ("did", "at-uri", "datetime", …), for parameters as for records.
-func CheckFormat(format, text string) error {
-	var err error
-	switch format {
-	case "at-identifier":
-		_, err = syntax.ParseAtIdentifier(text)
-	case "at-uri":
-		_, err = syntax.ParseATURI(text)
-	case "cid":
-		_, err = syntax.ParseCID(text)
-	case "datetime":
-		_, err = syntax.ParseDatetime(text)
-	case "did":
-		_, err = syntax.ParseDID(text)
-	case "handle":
-		_, err = syntax.ParseHandle(text)
-	case "nsid":
-		_, err = syntax.ParseNSID(text)
-	case "uri":
-		_, err = syntax.ParseURI(text)
-	case "language":
-		_, err = syntax.ParseLanguage(text)
-	case "tid":
-		_, err = syntax.ParseTID(text)
-	case "record-key":
-		_, err = syntax.ParseRecordKey(text)
-	default:
-		err = fmt.Errorf("unknown string format %s", format)
-	}
-	return err
-}
-
-// formatHint shows what a string format looks like.
-func formatHint(format string) string {
-	switch format {
-	case "datetime":
-		return ", want RFC 3339 with seconds and time zone such as 2026-01-31T12:00:00.000Z"
-	case "at-uri":
-		return ", want at://did/collection/rkey"
-	case "tid":
-		return ", want 13 characters of base32-sortable such as 3jzfcijpj2z2a"
-	case "did":
-		return ", want did:plc:… or did:web:…"
-	case "cid":
-		return ", want a CID such as bafyrei…"
-	}
-	return ""
-}
-
-// describe names what a definition wants, for a message.
-func describe(def any) string {
+// Describe names what a definition wants, for a message ("want " and this).
+func Describe(def any) string {
 	switch s := def.(type) {
 	case lexicon.SchemaString:
-		if s.Format != nil {
-			return "a string in the format " + *s.Format
-		}
-		return "a string"
+		return describeString(s)
 	case lexicon.SchemaInteger:
-		return "an integer"
+		return describeInteger(s)
 	case lexicon.SchemaBoolean:
 		return "a boolean"
 	case lexicon.SchemaBytes:
@@ -132,4 +79,32 @@ func describe(def any) string {
 		return "an XRPC method"
 	}
 	return "something else"
+}
+
+func describeString(s lexicon.SchemaString) string {
+	switch {
+	case s.Const != nil:
+		return strconv.Quote(*s.Const)
+	case len(s.Enum) > 0:
+		return "one of " + strings.Join(s.Enum, ", ")
+	case s.Format != nil:
+		return "a string in the format " + *s.Format + ": " + stringFormats[*s.Format].hint
+	}
+	return "a string"
+}
+
+func describeInteger(s lexicon.SchemaInteger) string {
+	switch {
+	case s.Const != nil:
+		return strconv.Itoa(*s.Const)
+	case len(s.Enum) > 0:
+		return fmt.Sprintf("one of %v", s.Enum)
+	case s.Minimum != nil && s.Maximum != nil:
+		return fmt.Sprintf("an integer from %d to %d", *s.Minimum, *s.Maximum)
+	case s.Minimum != nil:
+		return fmt.Sprintf("an integer of at least %d", *s.Minimum)
+	case s.Maximum != nil:
+		return fmt.Sprintf("an integer of at most %d", *s.Maximum)
+	}
+	return "an integer"
 }

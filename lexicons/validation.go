@@ -88,16 +88,16 @@ func (c *Catalog) check(rec *Record, rkey syntax.RecordKey) []Finding {
 // checkRecordKey checks rkey against the `key` of a record schema.
 func checkRecordKey(kind string, rkey syntax.RecordKey) error {
 	if _, err := syntax.ParseRecordKey(string(rkey)); err != nil {
-		return fmt.Errorf("is no record key, want 1 to 512 of A-Z a-z 0-9 . _ ~ : - but not \".\" or \"..\" alone")
+		return fmt.Errorf("is no record key, want %s", stringFormats["record-key"].hint)
 	}
 	switch {
 	case kind == "tid":
 		if _, err := syntax.ParseTID(string(rkey)); err != nil {
-			return fmt.Errorf("is no TID%s; leave it out to have one made", formatHint("tid"))
+			return fmt.Errorf("is no TID, want %s; leave it out to have one made", stringFormats["tid"].hint)
 		}
 	case kind == "nsid":
 		if _, err := syntax.ParseNSID(string(rkey)); err != nil {
-			return fmt.Errorf("is no NSID")
+			return fmt.Errorf("is no NSID, want %s", stringFormats["nsid"].hint)
 		}
 	case strings.HasPrefix(kind, "literal:"):
 		if want := strings.TrimPrefix(kind, "literal:"); string(rkey) != want {

@@ -61,7 +61,13 @@ func TestBadInput(t *testing.T) {
 		}
 		h.do(t, http.MethodGet, at, a.access, nil).refused(t, 405, "InvalidRequest")
 		h.do(t, http.MethodPost, "/xrpc/com.atproto.repo.listRecords", a.access, strings.NewReader("{}"), "Content-Type", "application/json").refused(t, 405, "InvalidRequest")
-		h.query(t, a.access, "com.atproto.sync.getRepo", "did", "did:nothing").refused(t, 400, "InvalidRequest")
+		for _, m := range []string{
+			h.query(t, a.access, "com.atproto.sync.getBlob", "did", a.did, "cid", "bafynope").refused(t, 400, "InvalidRequest"),
+			h.query(t, a.access, "com.atproto.repo.getRecord", "repo", a.did, "collection", note, "rkey", "x", "cid", "bafynope").refused(t, 400, "InvalidRequest"),
+		} {
+			require.Contains(t, m, `"bafynope" is not in the format cid, want a CID such as bafyrei`)
+		}
+		require.Contains(t, h.query(t, a.access, "com.atproto.sync.getRepo", "did", "did:nothing").refused(t, 400, "InvalidRequest"), "want did:plc:… or did:web:…")
 		h.query(t, a.access, "com.atproto.sync.getRepo", "did", a.did, "since", "not a rev").refused(t, 400, "InvalidRequest")
 		h.query(t, a.access, "com.atproto.sync.listRepos", "cursor", "made up").refused(t, 400, "InvalidRequest")
 		h.query(t, a.access, "com.atproto.sync.listBlobs", "did", a.did, "cursor", "made up").refused(t, 400, "InvalidRequest")

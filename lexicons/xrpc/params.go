@@ -13,6 +13,8 @@ import (
 	"github.com/bluesky-social/indigo/atproto/lexicon"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
+
+	"herbarium.garden/lexicons"
 )
 
 // params is how one method's query string becomes its struct.
@@ -173,7 +175,7 @@ func (f paramField) decode(given []string, dst reflect.Value) error {
 		if set := setDefault(f.def, dst); set || !f.required {
 			return nil
 		}
-		return errors.New("required, but absent")
+		return fmt.Errorf("required, but absent; want %s", lexicons.Describe(f.def))
 	}
 	if d, ok := f.def.(lexicon.SchemaArray); ok {
 		if err := checkLength(d, len(given)); err != nil {
@@ -201,40 +203,38 @@ func decodeScalar(def any, text string, dst reflect.Value) error {
 		if text != "true" && text != "false" {
 			return errors.New(`want "true" or "false"`)
 		}
-		if err := d.Validate(text == "true"); err != nil {
+		if err := lexicons.CheckScalar(d, text == "true"); err != nil {
 			return err
 		}
 		pointee(dst).SetBool(text == "true")
 	case lexicon.SchemaInteger:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n > maxSafeInteger || n < -maxSafeInteger {
-			return errors.New("want an integer")
+			return fmt.Errorf("want %s", lexicons.Describe(d))
 		}
-		if err := d.Validate(n); err != nil {
-			return rangeError(d, err)
+		if err := lexicons.CheckScalar(d, n); err != nil {
+			return err
 		}
 		pointee(dst).SetInt(n)
 	case lexicon.SchemaString:
-		if err := d.Validate(text, 0); err != nil {
+		if err := lexicons.CheckScalar(d, text); err != nil {
 			return err
 		}
-		return setString(dst, text)
+		return setString(d, dst, text)
 	}
 	return nil
 }
 
-// rangeError says what would have been right.
-func rangeError(d lexicon.SchemaInteger, err error) error {
-	if d.Minimum != nil && d.Maximum != nil {
-		return fmt.Errorf("want an integer from %d to %d", *d.Minimum, *d.Maximum)
-	}
-	return err
-}
-
-func setString(dst reflect.Value, text string) error {
+// setString gives dst a text of definition d. Its type may be stricter than
+// the format, and what it says then is for programmers.
+func setString(d lexicon.SchemaString, dst reflect.Value, text string) error {
 	dst = pointee(dst)
 	if u, ok := dst.Addr().Interface().(encoding.TextUnmarshaler); ok {
-		return u.UnmarshalText([]byte(text))
+		err := u.UnmarshalText([]byte(text))
+		if err != nil && d.Format != nil {
+			return lexicons.FormatError(*d.Format, text)
+		}
+		return err
 	}
 	dst.SetString(text)
 	return nil
@@ -255,7 +255,7 @@ func setDefault(def any, dst reflect.Value) bool {
 		}
 	case lexicon.SchemaString:
 		if d.Default != nil {
-			return setString(dst, *d.Default) == nil
+			return setString(d, dst, *d.Default) == nil
 		}
 	}
 	return false

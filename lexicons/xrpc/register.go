@@ -319,7 +319,7 @@ func decodeError(err error) string {
 	if at := (*json.UnmarshalTypeError)(nil); errors.As(err, &at) {
 		return fmt.Sprintf("the field %s cannot be a %s", at.Field, at.Value)
 	}
-	return err.Error()
+	return "it does not have the form of the method's lexicon; compare it field by field"
 }
 
 // planOutput fits O to a JSON output and returns its writer.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/lexicon"
 	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/lexicons"
 )
 
 // schemas resolves references of one method's lexicon.
@@ -71,19 +73,19 @@ func (s schemas) check(def any, raw json.RawMessage, path string) error {
 		if json.Unmarshal(raw, &v) != nil || isNull(raw) {
 			return wrong(path, "want a boolean")
 		}
-		return constraint(path, d.Validate(v))
+		return constraint(path, lexicons.CheckScalar(d, v))
 	case lexicon.SchemaInteger:
 		v, err := strconv.ParseInt(string(raw), 10, 64)
 		if err != nil || v > maxSafeInteger || v < -maxSafeInteger {
-			return wrong(path, "want an integer between -(2^53-1) and 2^53-1")
+			return wrong(path, "want "+lexicons.Describe(d)+", within -(2^53-1) and 2^53-1")
 		}
-		return constraint(path, d.Validate(v))
+		return constraint(path, lexicons.CheckScalar(d, v))
 	case lexicon.SchemaString:
 		var v string
 		if json.Unmarshal(raw, &v) != nil || isNull(raw) {
-			return wrong(path, "want a string")
+			return wrong(path, "want "+lexicons.Describe(d))
 		}
-		return constraint(path, d.Validate(v, 0))
+		return constraint(path, lexicons.CheckScalar(d, v))
 	case lexicon.SchemaArray:
 		return s.checkArray(d, raw, path)
 	case lexicon.SchemaObject:
@@ -137,7 +139,7 @@ func (s schemas) checkObject(d lexicon.SchemaObject, raw json.RawMessage, path s
 	}
 	for _, name := range d.Required {
 		if _, ok := fields[name]; !ok {
-			return wrong(join(path, name), "required, but absent")
+			return wrong(join(path, name), "required, but absent; want "+lexicons.Describe(d.Properties[name].Inner))
 		}
 	}
 	for name, value := range fields {
@@ -176,11 +178,9 @@ func (s schemas) checkUnion(d lexicon.SchemaUnion, raw json.RawMessage, path str
 	}
 	var kind string
 	if json.Unmarshal(fields["$type"], &kind) != nil || kind == "" {
-		return wrong(join(path, "$type"), "required: it names which variant this object is")
+		return wrong(join(path, "$type"), "required: it names which variant this object is; want one of "+strings.Join(s.variants(d), ", "))
 	}
-	var variants []string
-	for _, ref := range d.Refs {
-		full := s.full(ref)
+	for _, full := range s.variants(d) {
 		if full == kind {
 			def, base, err := s.resolve(full)
 			if err != nil {
@@ -188,12 +188,20 @@ func (s schemas) checkUnion(d lexicon.SchemaUnion, raw json.RawMessage, path str
 			}
 			return base.check(def, raw, path)
 		}
-		variants = append(variants, full)
 	}
 	if d.Closed != nil && *d.Closed {
-		return wrong(join(path, "$type"), "want one of "+strings.Join(variants, ", "))
+		return wrong(join(path, "$type"), "want one of "+strings.Join(s.variants(d), ", "))
 	}
 	return nil
+}
+
+// variants are the full names of a union's members.
+func (s schemas) variants(d lexicon.SchemaUnion) []string {
+	names := make([]string, len(d.Refs))
+	for i, ref := range d.Refs {
+		names[i] = s.full(ref)
+	}
+	return names
 }
 
 // objectFields reads one level of a JSON object. A repeated name is an error:
