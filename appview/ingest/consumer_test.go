@@ -10,7 +10,6 @@ import (
 	"time"
 
 	comatproto "github.com/bluesky-social/indigo/api/atproto"
-	"github.com/bluesky-social/indigo/atproto/repo"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/stretchr/testify/require"
 
@@ -131,17 +130,6 @@ func TestEmptiedTreeIsFollowed(t *testing.T) {
 		waitFor(t, c, r)
 		require.Zero(t, c.Status().Rejected)
 	})
-}
-
-func TestAgreesWithTheReferenceVerifier(t *testing.T) {
-	h := newHost()
-	r := h.open(t, ada)
-	for n := range 60 {
-		msg := r.write(t, change{notePath(n * 7 % 60), note(fmt.Sprint(n))})
-		_, err := repo.VerifyCommitMessage(t.Context(), msg)
-		require.NoError(t, err, "the commits of this test's host are good")
-		require.NoError(t, repo.VerifyCommitSignature(t.Context(), h, msg))
-	}
 }
 
 func TestGapLeadsToResync(t *testing.T) {

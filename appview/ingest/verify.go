@@ -190,16 +190,9 @@ func follows(msg *comatproto.SyncSubscribeRepos_Commit, known index.Repo) error 
 // operations checks each operation against the tree, and that undoing them
 // all leads back to the tree before.
 func (v *verifier) operations(ctx context.Context, msg *comatproto.SyncSubscribeRepos_Commit, c *car, root cid.Cid, known index.Repo) ([]index.Operation, []index.Block, error) {
-	walked, err := c.walk(root)
+	walked, tree, err := partialTree(ctx, c, root)
 	if err != nil {
 		return nil, nil, err
-	}
-	if _, ok := c.blocks[root]; !ok {
-		return nil, nil, errors.New("the root of the tree is missing")
-	}
-	tree, err := mst.LoadTreeFromStore(ctx, c, root)
-	if err != nil {
-		return nil, nil, fmt.Errorf("tree: %w", err)
 	}
 	ops := make([]index.Operation, 0, len(msg.Ops))
 	inverse := make([]repo.Operation, 0, len(msg.Ops))
@@ -214,6 +207,23 @@ func (v *verifier) operations(ctx context.Context, msg *comatproto.SyncSubscribe
 		return nil, nil, err
 	}
 	return ops, proofOf(c, walked), nil
+}
+
+// partialTree loads what is here of the tree below root, after the walk found
+// it harmless.
+func partialTree(ctx context.Context, c *car, root cid.Cid) (*walker, *mst.Tree, error) {
+	walked, err := c.walk(root)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, ok := c.blocks[root]; !ok {
+		return nil, nil, errors.New("the root of the tree is missing")
+	}
+	tree, err := mst.LoadTreeFromStore(ctx, c, root)
+	if err != nil {
+		return nil, nil, fmt.Errorf("tree: %w", err)
+	}
+	return walked, tree, nil
 }
 
 func readOperation(raw *comatproto.SyncSubscribeRepos_RepoOp, c *car, tree *mst.Tree, did syntax.DID) (index.Operation, repo.Operation, error) {
