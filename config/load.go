@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -234,7 +235,7 @@ func (c *Config) contradictions() (errs []error) {
 	if c.PLCURL != nil && c.PLCURL.Scheme == "http" && (!c.DevLoopback || !isLoopback(c.PLCURL.Hostname())) {
 		fault("PLC_URL: http needs DEV_LOOPBACK=true and a loopback address")
 	}
-	if c.PDSDB.Reveal() == c.AppviewDB.Reveal() {
+	if sameDatabase(c.PDSDB.Reveal(), c.AppviewDB.Reveal()) {
 		fault("PDS_DB and APPVIEW_DB are one database: want two")
 	}
 	if c.BlobLimit <= 0 {
@@ -247,6 +248,22 @@ func (c *Config) contradictions() (errs []error) {
 		fault("SHUTDOWN_TIMEOUT: want more than 0")
 	}
 	return errs
+}
+
+// sameDatabase reports whether two DSNs name one database. A SQLite path may be
+// spelled in several ways; links are not followed, for nothing is read here.
+func sameDatabase(a, b string) bool {
+	if a == b {
+		return true
+	}
+	pathA, fileA := strings.CutPrefix(a, "sqlite:")
+	pathB, fileB := strings.CutPrefix(b, "sqlite:")
+	if !fileA || !fileB {
+		return false
+	}
+	absA, errA := filepath.Abs(pathA)
+	absB, errB := filepath.Abs(pathB)
+	return errA == nil && errB == nil && absA == absB
 }
 
 // isLoopback reports whether a host of a URL is this machine by name.

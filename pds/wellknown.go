@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"herbarium.garden/lexicons/xrpc"
 	"herbarium.garden/pds/account"
@@ -69,8 +70,13 @@ func (p *PDS) health(ctx context.Context, call *xrpc.Call) error {
 	return writeJSON(call.Writer, http.StatusOK, map[string]string{"version": p.cfg.Version})
 }
 
+// readyTimeout bounds the readiness check: what does not answer is not ready.
+const readyTimeout = 3 * time.Second
+
 // ready says whether requests should be sent here: database and bucket answer.
 func (p *PDS) ready(ctx context.Context, call *xrpc.Call) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
 	if err := errors.Join(p.databaseAnswers(ctx), p.blobs.Ready(ctx)); err != nil {
 		p.log.ErrorContext(ctx, "readiness check", "err", err)
 		return writeText(call.Writer, http.StatusServiceUnavailable, "not ready\n")

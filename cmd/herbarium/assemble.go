@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -137,6 +138,9 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	}); err != nil {
 		return nil, err
 	}
+	if err := sameHistory(ctx, s.events, idx); err != nil {
+		return nil, err
+	}
 	if s.repos, err = repostore.New(repostore.Config{DB: pdsDB, Sequencer: s.events, Rules: rules, Keys: s.accounts}); err != nil {
 		return nil, err
 	}
@@ -183,6 +187,26 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	s.api = server
 	s.watch(ctx)
 	return s, nil
+}
+
+// sameHistory refuses a PDS database that is older than what the index has
+// seen of it, or another one: its seqs would be given out a second time, and
+// what is written from now on would never be indexed.
+func sameHistory(ctx context.Context, events *sequencer.Sequencer, idx *index.Index) error {
+	last, err := events.Last(ctx)
+	if err != nil {
+		return err
+	}
+	seen, err := idx.Cursor(ctx, ownSourceName)
+	if err != nil {
+		return err
+	}
+	if seen > last {
+		return fmt.Errorf("the index (APPVIEW_DB) has seen event %d of this host, and the event log (PDS_DB) ends at %d: "+
+			"PDS_DB was lost, restored from an older backup, or is another one; bring back the PDS_DB that belongs to it, "+
+			"or move APPVIEW_DB away to have it made anew from PDS_DB as it is", seen, last)
+	}
+	return nil
 }
 
 // open opens a database and closes it with the service.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -43,6 +44,13 @@ func (h *ownHost) ReadFrom(ctx context.Context, cursor int64, limit int) ([]inge
 	events, err := h.events.ReadFrom(ctx, cursor, limit)
 	if err != nil {
 		return nil, err
+	}
+	if len(events) == 0 {
+		if last, err := h.events.Last(ctx); err != nil {
+			return nil, err
+		} else if last < cursor {
+			return nil, fmt.Errorf("the event log ends at %d, before the index's cursor %d", last, cursor)
+		}
 	}
 	raw := make([]ingest.RawEvent, len(events))
 	for i, e := range events {

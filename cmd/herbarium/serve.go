@@ -81,11 +81,11 @@ func listenOn(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	return listener, nil
+	return patient(listener)
 }
 
-// Limits of every HTTP connection. The time for a body is bounded where it is
-// read: an upload may take long, a header may not.
+// Limits of every HTTP connection. The pace of a body is bounded where it is
+// read (xrpc.Config.BodyGrace), that of an answer by patientConn.
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute

@@ -50,6 +50,9 @@ func (s *Server) edge(next echo.HandlerFunc) echo.HandlerFunc {
 			call.ClientIP = ip.Unmap()
 		}
 		r = r.WithContext(context.WithValue(r.Context(), callKey{}, call))
+		if r.Body != nil && r.Body != http.NoBody {
+			r.Body = pace(response.Writer, r.Body, s.cfg.BodyGrace)
+		}
 		c.SetRequest(r)
 		call.Request = r
 
@@ -73,7 +76,7 @@ func (s *Server) edge(next echo.HandlerFunc) echo.HandlerFunc {
 			// Half an answer is out. Breaking the connection off is the only way
 			// left to say that it is not whole.
 			aborted = status != http.StatusSwitchingProtocols
-		case r.Context().Err() != nil: // whatever err is, nobody is there to be told
+		case r.Context().Err() != nil && !tooSlow(err): // whatever err is, nobody is there to be told
 			status = statusClientGone
 		default:
 			err = s.refuse(call, err)

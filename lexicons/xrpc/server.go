@@ -20,6 +20,9 @@ import (
 // bytes; the reference host has the same limit for records.
 const DefaultMaxBody = 1_000_000
 
+// DefaultBodyGrace is Config.BodyGrace when that is zero.
+const DefaultBodyGrace = 30 * time.Second
+
 // Visibility says who may use the routes of class Read.
 type Visibility string
 
@@ -56,6 +59,9 @@ type Config struct {
 	// MaxBody bounds a JSON request body in bytes, before and after
 	// decompression; DefaultMaxBody when zero.
 	MaxBody int64
+	// BodyGrace is how long a request body may take whatever its pace;
+	// DefaultBodyGrace when zero. Beyond it a body must keep a pace of 8 KiB a second.
+	BodyGrace time.Duration
 	// Admit, when set, is asked after authentication and before the handler:
 	// the place of rate limits. It may set response headers; its error is the
 	// answer.
@@ -108,6 +114,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = DefaultMaxBody
+	}
+	if cfg.BodyGrace == 0 {
+		cfg.BodyGrace = DefaultBodyGrace
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()

@@ -20,17 +20,18 @@ import (
 var errMoved = errors.New("repostore: an MST node is not where its parent says")
 
 // each scans the rows of a query.
-func each(db *gorm.DB, scan func(*sql.Rows) error, query string, args ...any) error {
+func each(db *gorm.DB, scan func(*sql.Rows) error, query string, args ...any) (err error) {
 	rows, err := db.Raw(query, args...).Rows()
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		if err := scan(rows); err != nil {
-			return errors.Join(err, rows.Close())
+			return err
 		}
 	}
-	return errors.Join(rows.Err(), rows.Close())
+	return rows.Err()
 }
 
 // one scans the row of a query that has one row at most.

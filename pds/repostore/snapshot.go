@@ -108,8 +108,19 @@ type chain struct {
 	edges      int
 }
 
-// readFrom reads the stored edges that descend from path. The walk ends on
-// cycles, because a UNION keeps each edge once.
+// descentQuery walks down from a target (DID, target's URI, DID, URI prefix,
+// DID, limit). It ends on cycles, because a UNION keeps each edge once. CROSS
+// JOIN keeps SQLite from putting the edges outside: each step would then read
+// all edges of the DID.
+const descentQuery = `WITH RECURSIVE descent (target, successor) AS (
+	SELECT target, successor FROM supersedes WHERE did = ? AND target = ?
+	UNION
+	SELECT s.target, s.successor FROM descent d CROSS JOIN supersedes s WHERE s.did = ? AND s.target = ? || d.successor
+)
+SELECT d.target, d.successor, r.cid FROM descent d
+LEFT JOIN records r ON r.repo_id = (SELECT id FROM repos WHERE did = ?) AND r.path = d.successor LIMIT ?`
+
+// readFrom reads the stored edges that descend from path.
 func (c *chain) readFrom(ctx context.Context, read reader, path string) error {
 	prefix := "at://" + string(c.did) + "/"
 	return each(read.db.WithContext(ctx), func(rows *sql.Rows) error {
@@ -129,13 +140,7 @@ func (c *chain) readFrom(ctx context.Context, read reader, path string) error {
 			c.live[successor] = at
 		}
 		return nil
-	}, `WITH RECURSIVE descent (target, successor) AS (
-			SELECT target, successor FROM supersedes WHERE did = ? AND target = ?
-			UNION
-			SELECT s.target, s.successor FROM descent d JOIN supersedes s ON s.did = ? AND s.target = ? || d.successor
-		)
-		SELECT d.target, d.successor, r.cid FROM descent d
-		LEFT JOIN records r ON r.repo_id = (SELECT id FROM repos WHERE did = ?) AND r.path = d.successor LIMIT ?`,
+	}, descentQuery,
 		string(c.did), prefix+path, string(c.did), prefix, string(c.did), maxChain)
 }
 
