@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
@@ -129,6 +130,72 @@ func TestStatusNamesEachMigration(t *testing.T) {
 			require.True(t, step.Applied, step.Name)
 		}
 	})
+}
+
+// What asks changes nothing: not on an empty database, not on one in use, and
+// no file where there is none.
+func TestStatusChangesNothing(t *testing.T) {
+	for _, dialect := range []migrations.Dialect{migrations.SQLite, migrations.Postgres} {
+		t.Run(string(dialect), func(t *testing.T) {
+			dsn := dbtest.DSN(t, dialect)
+			var path string
+			if dialect == migrations.SQLite {
+				path = filepath.Join(t.TempDir(), "not", "there.db")
+				dsn = "sqlite:" + path
+			}
+			for range 2 { // the second would find what the first one made
+				steps, err := migrations.Status(t.Context(), migrations.PDS, dsn)
+				if dialect == migrations.SQLite {
+					require.ErrorIs(t, err, migrations.ErrNoDatabase)
+					require.NoDirExists(t, filepath.Dir(path))
+				} else {
+					require.NoError(t, err)
+					require.Empty(t, tablesOf(t, dsn))
+				}
+				require.NotEmpty(t, steps)
+				for _, step := range steps {
+					require.False(t, step.Applied, step.Name)
+				}
+			}
+			files := func() (names []string) {
+				if dialect == migrations.SQLite {
+					entries, err := os.ReadDir(filepath.Dir(path))
+					require.NoError(t, err)
+					for _, e := range entries {
+						names = append(names, e.Name())
+					}
+				}
+				return names
+			}
+			applied := func() {
+				before := files()
+				steps, err := migrations.Status(t.Context(), migrations.PDS, dsn)
+				require.NoError(t, err)
+				for _, step := range steps {
+					require.True(t, step.Applied, step.Name)
+				}
+				require.Equal(t, before, files())
+			}
+			db, err := migrations.Open(t.Context(), migrations.PDS, dsn)
+			require.NoError(t, err)
+			applied()
+			require.NoError(t, db.Close())
+			applied()
+		})
+	}
+}
+
+// tablesOf are the tables of a Postgres database.
+func tablesOf(t *testing.T, dsn string) (names []string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public'")
+	require.NoError(t, err)
+	names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	return names
 }
 
 func TestConnectionStringIsNeverRepeated(t *testing.T) {

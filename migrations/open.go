@@ -2,6 +2,7 @@ package migrations
 
 import (
 	"context"
+	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -66,33 +67,36 @@ const poolTimeout = 2 * time.Minute
 // the migrations that it lacks. Several processes may open one empty Postgres
 // database at once: a session lock lets one of them migrate.
 func Open(ctx context.Context, database Database, dsn string) (*DB, error) {
-	return open(ctx, database, dsn, true)
-}
-
-// OpenUnmigrated opens without migrating, to ask for the Status.
-func OpenUnmigrated(ctx context.Context, database Database, dsn string) (*DB, error) {
-	return open(ctx, database, dsn, false)
-}
-
-func open(ctx context.Context, database Database, dsn string, migrate bool) (*DB, error) {
 	ctx, cancel := context.WithTimeout(ctx, poolTimeout)
 	defer cancel()
-	var (
-		db  *DB
-		err error
-	)
-	switch {
-	case strings.HasPrefix(dsn, "sqlite:"):
-		db, err = openSQLite(ctx, database, strings.TrimPrefix(dsn, "sqlite:"), migrate)
-	case strings.HasPrefix(dsn, "postgres://"), strings.HasPrefix(dsn, "postgresql://"):
-		db, err = openPostgres(ctx, database, dsn, migrate)
-	default:
-		return nil, fmt.Errorf("open %s database: want sqlite:PATH or postgres://…", database)
+	dialect, path, err := parseDSN(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("open %s database: %w", database, err)
+	}
+	var db *DB
+	if dialect == SQLite {
+		db, err = openSQLite(ctx, database, path)
+	} else {
+		db, err = openPostgres(ctx, database, dsn)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s database: %w", database, err)
 	}
 	return db, nil
+}
+
+// parseDSN tells the dialect, and of SQLite the path.
+func parseDSN(dsn string) (dialect Dialect, path string, err error) {
+	path, lite := strings.CutPrefix(dsn, "sqlite:")
+	switch {
+	case lite && path == "":
+		return "", "", errors.New("sqlite: empty path")
+	case lite:
+		return SQLite, path, nil
+	case strings.HasPrefix(dsn, "postgres://"), strings.HasPrefix(dsn, "postgresql://"):
+		return Postgres, "", nil
+	}
+	return "", "", errors.New("want sqlite:PATH or postgres://…")
 }
 
 // gormConfig: no hidden transaction around single statements, driver errors
@@ -110,10 +114,7 @@ func gormConfig() *gorm.Config {
 // readConnections is the size of SQLite's pool of readers.
 const readConnections = 8
 
-func openSQLite(ctx context.Context, database Database, path string, migrate bool) (*DB, error) {
-	if path == "" {
-		return nil, errors.New("sqlite: empty path")
-	}
+func openSQLite(ctx context.Context, database Database, path string) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
@@ -129,10 +130,8 @@ func openSQLite(ctx context.Context, database Database, path string, migrate boo
 	if db.Write, err = db.attachSQLite(path, common, write, 1); err != nil {
 		return nil, err
 	}
-	if migrate {
-		if err := db.migrate(ctx); err != nil {
-			return nil, errors.Join(err, db.Close())
-		}
+	if err := db.migrate(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	// The read side opens after the migrations: a read-only connection can
 	// neither create the file nor switch it to WAL.
@@ -149,8 +148,7 @@ func (db *DB) attachSQLite(path string, common, own url.Values, connections int)
 			query[key] = values
 		}
 	}
-	// Only the file: form honours mode=, and the path must be escaped for it.
-	conn, err := openCaching("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+query.Encode())
+	conn, err := openCaching("sqlite", fileURI(path, query))
 	if err != nil {
 		return nil, err
 	}
@@ -164,29 +162,41 @@ func (db *DB) attachSQLite(path string, common, own url.Values, connections int)
 	return g, nil
 }
 
-func openPostgres(ctx context.Context, database Database, dsn string, migrate bool) (*DB, error) {
-	pool, err := pgxpool.New(ctx, dsn)
-	if err != nil {
-		// The parse error may quote the DSN, password included.
-		return nil, errors.New("postgres: the connection string does not parse")
-	}
-	conn := stdlib.OpenDBFromPool(pool)
+// fileURI names a SQLite file: only the file: form honours mode=, and the path
+// must be escaped for it.
+func fileURI(path string, query url.Values) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
+}
+
+func openPostgres(ctx context.Context, database Database, dsn string) (*DB, error) {
 	db := &DB{Dialect: Postgres, database: database}
-	db.close = append(db.close, func() error { pool.Close(); return nil }, conn.Close)
-	if err := conn.PingContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("postgres: %w", err), db.Close())
+	conn, err := db.attachPostgres(ctx, dsn)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	g, err := gorm.Open(postgres.New(postgres.Config{Conn: conn}), gormConfig())
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	db.Write, db.Read = g, g
-	if migrate {
-		if err := db.migrate(ctx); err != nil {
-			return nil, errors.Join(err, db.Close())
-		}
+	if err := db.migrate(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+func (db *DB) attachPostgres(ctx context.Context, dsn string) (*sql.DB, error) {
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		// The parse error may quote the DSN, password included.
+		return nil, errors.New("postgres: the connection string does not parse")
+	}
+	conn := stdlib.OpenDBFromPool(pool)
+	db.close = append(db.close, func() error { pool.Close(); return nil }, conn.Close)
+	if err := conn.PingContext(ctx); err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	return conn, nil
 }
 
 // Close closes the pools, the last opened first.
@@ -228,28 +238,4 @@ func (db *DB) migrate(ctx context.Context) error {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil
-}
-
-// Step is one migration and whether it was applied.
-type Step struct {
-	Version int64
-	Name    string
-	Applied bool
-}
-
-// Status lists the migrations of the database in order.
-func (db *DB) Status(ctx context.Context) ([]Step, error) {
-	p, err := db.provider()
-	if err != nil {
-		return nil, fmt.Errorf("migration status: %w", err)
-	}
-	all, err := p.Status(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("migration status: %w", err)
-	}
-	steps := make([]Step, len(all))
-	for i, s := range all {
-		steps[i] = Step{Version: s.Source.Version, Name: filepath.Base(s.Source.Path), Applied: s.State == goose.StateApplied}
-	}
-	return steps, nil
 }

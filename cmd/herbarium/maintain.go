@@ -30,17 +30,20 @@ func migrateCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			open, pending := migrations.Open, 0
-			if c.Bool("status") {
-				open = migrations.OpenUnmigrated
-			}
+			pending := 0
 			for _, name := range []migrations.Database{migrations.PDS, migrations.Appview} {
-				db, err := open(ctx, name, databases(cfg)[name].Reveal())
-				if err != nil {
-					return err
+				dsn := databases(cfg)[name].Reveal()
+				if !c.Bool("status") {
+					db, err := migrations.Open(ctx, name, dsn)
+					if err != nil {
+						return err
+					}
+					if err := db.Close(); err != nil {
+						return err
+					}
 				}
-				steps, err := db.Status(ctx)
-				if err = errors.Join(err, db.Close()); err != nil {
+				steps, err := migrations.Status(ctx, name, dsn)
+				if err != nil && !errors.Is(err, migrations.ErrNoDatabase) { // which lists them all as missing
 					return err
 				}
 				for _, step := range steps {
