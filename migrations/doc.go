@@ -8,8 +8,8 @@
 // pool that serves as both.
 //
 // Invariants: the schema changes only through the files here, which are
-// append-only once released; both dialects of a database have the same tables
-// and columns (a test compares them); a statement inside a transaction that
+// append-only once released; both dialects of a database have the same columns,
+// keys and indexes (a test compares them, and testdata has the schemas whole); a statement inside a transaction that
 // may fail goes through Savepoint, for Postgres aborts the whole transaction
 // otherwise.
 //

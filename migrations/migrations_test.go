@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -100,25 +99,6 @@ func TestPathWithReservedCharacters(t *testing.T) {
 	require.NoError(t, db.Close())
 	_, err = os.Stat(path)
 	require.NoError(t, err)
-}
-
-// The two dialects of a database must not drift apart: same tables, same columns.
-func TestDialectsHaveTheSameColumns(t *testing.T) {
-	for _, database := range []migrations.Database{migrations.PDS, migrations.Appview} {
-		t.Run(string(database), func(t *testing.T) {
-			columns := func(dialect migrations.Dialect, query string) []string {
-				var out []string
-				require.NoError(t, dbtest.Open(t, database, dialect).Read.WithContext(t.Context()).Raw(query).Scan(&out).Error)
-				require.NotEmpty(t, out)
-				return out
-			}
-			lite := columns(migrations.SQLite, `SELECT m.name || '.' || c.name FROM sqlite_schema m, pragma_table_info(m.name) c
-				WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' AND m.name NOT LIKE 'goose_%' AND m.name NOT LIKE '%fts%' ORDER BY 1`)
-			post := columns(migrations.Postgres, `SELECT table_name || '.' || column_name FROM information_schema.columns
-				WHERE table_schema = 'public' AND table_name NOT LIKE 'goose_%' AND table_name NOT LIKE '%fts%' ORDER BY (table_name || '.' || column_name) COLLATE "C"`)
-			require.Equal(t, strings.Join(lite, "\n"), strings.Join(post, "\n"))
-		})
-	}
 }
 
 func TestStatusNamesEachMigration(t *testing.T) {

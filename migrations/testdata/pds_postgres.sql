@@ -1,0 +1,161 @@
+accounts.did text NOT NULL COLLATE C
+accounts.handle text COLLATE C
+accounts.identity text NOT NULL
+accounts.email text COLLATE C
+accounts.email_confirmed text
+accounts.password text
+accounts.password_set_at text
+accounts.created_at text NOT NULL COLLATE C
+accounts.changed_at text NOT NULL COLLATE C
+accounts.deactivated_at text
+accounts.delete_after text
+accounts.suspended_at text
+accounts.takendown_at text
+accounts.takedown_ref text
+accounts.deleted_at text
+app_passwords.did text NOT NULL COLLATE C
+app_passwords.name text NOT NULL COLLATE C
+app_passwords.hash bytea NOT NULL
+app_passwords.privileged bigint NOT NULL
+app_passwords.created_at text NOT NULL COLLATE C
+blob_refs.repo_id bigint NOT NULL
+blob_refs.cid bytea NOT NULL
+blob_refs.path text NOT NULL COLLATE C
+blob_refs.rev text NOT NULL COLLATE C
+blobs.repo_id bigint NOT NULL
+blobs.cid bytea NOT NULL
+blobs.mime_type text NOT NULL COLLATE C
+blobs.size bigint NOT NULL
+blobs.uploaded_at text NOT NULL COLLATE C
+event_sequence.id integer NOT NULL
+event_sequence.last_seq bigint NOT NULL
+event_sequence.pruned_seq bigint NOT NULL
+event_sequence.erasures bigint NOT NULL
+events.seq bigint NOT NULL
+events.did text NOT NULL COLLATE C
+events.kind text NOT NULL COLLATE C
+events.frame bytea NOT NULL
+events.created_at text NOT NULL COLLATE C
+invite_uses.code text NOT NULL COLLATE C
+invite_uses.did text NOT NULL COLLATE C
+invite_uses.used_at text NOT NULL
+invites.code text NOT NULL COLLATE C
+invites.for_account text NOT NULL COLLATE C
+invites.created_by text NOT NULL
+invites.created_at text NOT NULL COLLATE C
+invites.uses bigint NOT NULL
+invites.uses_left bigint NOT NULL
+invites.disabled_at text
+issued_labels.label text NOT NULL COLLATE C
+issued_labels.did text NOT NULL COLLATE C
+issued_labels.issued_at text NOT NULL
+issued_labels.pds_endpoint text
+issued_labels.public_key text
+keys.subject text NOT NULL COLLATE C
+keys.purpose text NOT NULL COLLATE C
+keys.public_key text NOT NULL
+keys.wrapped bytea
+keys.created_at text NOT NULL COLLATE C
+nodes.repo_id bigint NOT NULL
+nodes.lower_key text NOT NULL COLLATE C
+nodes.height bigint NOT NULL
+nodes.cid bytea NOT NULL
+nodes.rev text NOT NULL COLLATE C
+nodes.block bytea NOT NULL
+records.repo_id bigint NOT NULL
+records.path text NOT NULL COLLATE C
+records.cid bytea NOT NULL
+records.rev text NOT NULL COLLATE C
+records.block bytea NOT NULL
+refresh_tokens.jti text NOT NULL COLLATE C
+refresh_tokens.sid text NOT NULL COLLATE C
+refresh_tokens.created_at text NOT NULL COLLATE C
+refresh_tokens.expires_at text NOT NULL COLLATE C
+refresh_tokens.next_jti text
+refresh_tokens.grace_until text COLLATE C
+repos.id bigint NOT NULL IDENTITY BY DEFAULT
+repos.did text NOT NULL COLLATE C
+repos.head bytea NOT NULL
+repos.rev text NOT NULL COLLATE C
+repos.data bytea NOT NULL
+repos.commit_block bytea NOT NULL
+sessions.sid text NOT NULL COLLATE C
+sessions.did text NOT NULL COLLATE C
+sessions.scope text NOT NULL
+sessions.app_password text
+sessions.created_at text NOT NULL COLLATE C
+sessions.expires_at text NOT NULL COLLATE C
+sessions.ended_at text COLLATE C
+settings.name text NOT NULL COLLATE C
+settings.value bytea NOT NULL
+supersedes.did text NOT NULL COLLATE C
+supersedes.successor text NOT NULL COLLATE C
+supersedes.target text NOT NULL COLLATE C
+supersedes.target_cid bytea NOT NULL
+tombstones.did text NOT NULL COLLATE C
+tombstones.path text NOT NULL COLLATE C
+tombstones.cid bytea NOT NULL
+tombstones.deleted_at text NOT NULL COLLATE C
+
+accounts accounts_email_key UNIQUE (email)
+accounts accounts_handle_key UNIQUE (handle)
+accounts accounts_pkey PRIMARY KEY (did)
+app_passwords app_passwords_pkey PRIMARY KEY (did, name)
+blob_refs blob_refs_pkey PRIMARY KEY (repo_id, cid, path)
+blob_refs blob_refs_repo_id_cid_fkey FOREIGN KEY (repo_id, cid) REFERENCES blobs(repo_id, cid)
+blobs blobs_pkey PRIMARY KEY (repo_id, cid)
+event_sequence event_sequence_id_check CHECK ((id = 1))
+event_sequence event_sequence_pkey PRIMARY KEY (id)
+events events_pkey PRIMARY KEY (seq)
+invite_uses invite_uses_pkey PRIMARY KEY (code, did)
+invites invites_pkey PRIMARY KEY (code)
+invites invites_uses_left_check CHECK ((uses_left >= 0))
+issued_labels issued_labels_did_key UNIQUE (did)
+issued_labels issued_labels_pkey PRIMARY KEY (label)
+keys keys_pkey PRIMARY KEY (subject, purpose)
+nodes nodes_pkey PRIMARY KEY (repo_id, lower_key, height)
+records records_pkey PRIMARY KEY (repo_id, path)
+refresh_tokens refresh_tokens_pkey PRIMARY KEY (jti)
+repos repos_did_key UNIQUE (did)
+repos repos_pkey PRIMARY KEY (id)
+sessions sessions_pkey PRIMARY KEY (sid)
+settings settings_pkey PRIMARY KEY (name)
+supersedes supersedes_pkey PRIMARY KEY (did, successor)
+tombstones tombstones_pkey PRIMARY KEY (did, path)
+
+CREATE INDEX accounts_changed ON public.accounts USING btree (changed_at);
+CREATE INDEX accounts_created ON public.accounts USING btree (created_at, did);
+CREATE UNIQUE INDEX accounts_email_key ON public.accounts USING btree (email);
+CREATE UNIQUE INDEX accounts_handle_key ON public.accounts USING btree (handle);
+CREATE UNIQUE INDEX accounts_pkey ON public.accounts USING btree (did);
+CREATE UNIQUE INDEX app_passwords_pkey ON public.app_passwords USING btree (did, name);
+CREATE INDEX blob_refs_by_path ON public.blob_refs USING btree (repo_id, path);
+CREATE UNIQUE INDEX blob_refs_pkey ON public.blob_refs USING btree (repo_id, cid, path);
+CREATE INDEX blobs_by_upload ON public.blobs USING btree (uploaded_at);
+CREATE UNIQUE INDEX blobs_pkey ON public.blobs USING btree (repo_id, cid);
+CREATE UNIQUE INDEX event_sequence_pkey ON public.event_sequence USING btree (id);
+CREATE INDEX events_by_did ON public.events USING btree (did);
+CREATE UNIQUE INDEX events_pkey ON public.events USING btree (seq);
+CREATE UNIQUE INDEX invite_uses_pkey ON public.invite_uses USING btree (code, did);
+CREATE INDEX invites_account ON public.invites USING btree (for_account, created_at, code);
+CREATE INDEX invites_created ON public.invites USING btree (created_at, code);
+CREATE UNIQUE INDEX invites_pkey ON public.invites USING btree (code);
+CREATE UNIQUE INDEX issued_labels_did_key ON public.issued_labels USING btree (did);
+CREATE UNIQUE INDEX issued_labels_pkey ON public.issued_labels USING btree (label);
+CREATE UNIQUE INDEX keys_pkey ON public.keys USING btree (subject, purpose);
+CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (repo_id, lower_key, height);
+CREATE UNIQUE INDEX records_pkey ON public.records USING btree (repo_id, path);
+CREATE INDEX refresh_tokens_expires ON public.refresh_tokens USING btree (expires_at);
+CREATE INDEX refresh_tokens_grace ON public.refresh_tokens USING btree (grace_until) WHERE (grace_until IS NOT NULL);
+CREATE UNIQUE INDEX refresh_tokens_pkey ON public.refresh_tokens USING btree (jti);
+CREATE INDEX refresh_tokens_sid ON public.refresh_tokens USING btree (sid);
+CREATE UNIQUE INDEX repos_did_key ON public.repos USING btree (did);
+CREATE UNIQUE INDEX repos_pkey ON public.repos USING btree (id);
+CREATE INDEX sessions_did ON public.sessions USING btree (did, created_at, sid);
+CREATE INDEX sessions_ended ON public.sessions USING btree (ended_at) WHERE (ended_at IS NOT NULL);
+CREATE INDEX sessions_expires ON public.sessions USING btree (expires_at);
+CREATE UNIQUE INDEX sessions_pkey ON public.sessions USING btree (sid);
+CREATE UNIQUE INDEX settings_pkey ON public.settings USING btree (name);
+CREATE INDEX supersedes_by_target ON public.supersedes USING btree (did, target);
+CREATE UNIQUE INDEX supersedes_pkey ON public.supersedes USING btree (did, successor);
+CREATE UNIQUE INDEX tombstones_pkey ON public.tombstones USING btree (did, path);

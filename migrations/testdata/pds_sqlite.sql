@@ -1,0 +1,158 @@
+CREATE TABLE accounts (
+    did             TEXT PRIMARY KEY,
+    handle          TEXT UNIQUE,   -- lower case; NULL once deleted
+    identity        TEXT NOT NULL, -- web | plc (issued here), own (brought along)
+    email           TEXT UNIQUE,   -- lower case; optional
+    email_confirmed TEXT,          -- when
+    password        TEXT,          -- PHC string; NULL: no password login
+    password_set_at TEXT,          -- not moved when a hash is renewed
+    created_at      TEXT NOT NULL,
+    changed_at      TEXT NOT NULL, -- replicas drop what they cached when this moves
+    deactivated_at  TEXT,
+    delete_after    TEXT,
+    suspended_at    TEXT,
+    takendown_at    TEXT,
+    takedown_ref    TEXT,
+    deleted_at      TEXT
+) STRICT, WITHOUT ROWID;
+CREATE INDEX accounts_changed ON accounts (changed_at);
+CREATE INDEX accounts_created ON accounts (created_at, did);
+CREATE TABLE app_passwords (
+    did        TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    hash       BLOB NOT NULL,    -- SHA-256 over DID and password (80 random bits)
+    privileged INTEGER NOT NULL, -- 0 | 1
+    created_at TEXT NOT NULL,
+    PRIMARY KEY (did, name)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE blob_refs (
+    repo_id INTEGER NOT NULL,
+    cid     BLOB NOT NULL,
+    path    TEXT NOT NULL,
+    rev     TEXT NOT NULL, -- of the commit that wrote the reference
+    PRIMARY KEY (repo_id, cid, path),
+    FOREIGN KEY (repo_id, cid) REFERENCES blobs (repo_id, cid)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_refs_by_path ON blob_refs (repo_id, path);
+CREATE TABLE blobs (
+    repo_id     INTEGER NOT NULL,
+    cid         BLOB NOT NULL,
+    mime_type   TEXT NOT NULL,
+    size        INTEGER NOT NULL,
+    uploaded_at TEXT NOT NULL, -- of the last upload: a temporary blob's grace counts from here
+    PRIMARY KEY (repo_id, cid)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blobs_by_upload ON blobs (uploaded_at);
+CREATE TABLE event_sequence (
+    id         INTEGER PRIMARY KEY CHECK (id = 1),
+    last_seq   INTEGER NOT NULL, -- highest seq ever given out
+    pruned_seq INTEGER NOT NULL, -- highest seq that retention has removed
+    erasures   INTEGER NOT NULL  -- counts erasures of a DID: other processes drop their cached frames
+) STRICT;
+CREATE TABLE events (
+    seq        INTEGER PRIMARY KEY,
+    did        TEXT NOT NULL,
+    kind       TEXT NOT NULL,
+    frame      BLOB NOT NULL,
+    created_at TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_by_did ON events (did);
+CREATE TABLE invite_uses (
+    code    TEXT NOT NULL,
+    did     TEXT NOT NULL,
+    used_at TEXT NOT NULL,
+    PRIMARY KEY (code, did)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE invites (
+    code        TEXT PRIMARY KEY,
+    for_account TEXT NOT NULL,    -- a DID, or admin
+    created_by  TEXT NOT NULL,
+    created_at  TEXT NOT NULL,
+    uses        INTEGER NOT NULL, -- as created
+    uses_left   INTEGER NOT NULL CHECK (uses_left >= 0),
+    disabled_at TEXT
+) STRICT, WITHOUT ROWID;
+CREATE INDEX invites_account ON invites (for_account, created_at, code);
+CREATE INDEX invites_created ON invites (created_at, code);
+CREATE TABLE issued_labels (
+    label        TEXT PRIMARY KEY, -- the handle the DID was issued for
+    did          TEXT NOT NULL UNIQUE,
+    issued_at    TEXT NOT NULL,
+    pds_endpoint TEXT,             -- when the account lives elsewhere now
+    public_key   TEXT              -- its key there, as did:key
+) STRICT, WITHOUT ROWID;
+CREATE TABLE keys (
+    subject    TEXT NOT NULL, -- a DID, or host
+    purpose    TEXT NOT NULL, -- signing | rotation | host
+    public_key TEXT NOT NULL, -- did:key
+    wrapped    BLOB,          -- envelope by the master key; NULL once destroyed
+    created_at TEXT NOT NULL,
+    PRIMARY KEY (subject, purpose)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE nodes (
+    repo_id   INTEGER NOT NULL,
+    lower_key TEXT NOT NULL,
+    height    INTEGER NOT NULL, -- 0 at the bottom
+    cid       BLOB NOT NULL,
+    rev       TEXT NOT NULL, -- of the commit that wrote the block
+    block     BLOB NOT NULL,
+    PRIMARY KEY (repo_id, lower_key, height)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE records (
+    repo_id INTEGER NOT NULL,
+    path    TEXT NOT NULL,
+    cid     BLOB NOT NULL,
+    rev     TEXT NOT NULL, -- of the commit that wrote it
+    block   BLOB NOT NULL, -- the signed DAG-CBOR, served as it is
+    PRIMARY KEY (repo_id, path)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE refresh_tokens (
+    jti         TEXT PRIMARY KEY,
+    sid         TEXT NOT NULL,
+    created_at  TEXT NOT NULL,
+    expires_at  TEXT NOT NULL,
+    next_jti    TEXT,           -- the one successor, once rotated
+    grace_until TEXT            -- the successor is handed out until then
+) STRICT, WITHOUT ROWID;
+CREATE INDEX refresh_tokens_expires ON refresh_tokens (expires_at);
+CREATE INDEX refresh_tokens_grace ON refresh_tokens (grace_until) WHERE grace_until IS NOT NULL;
+CREATE INDEX refresh_tokens_sid ON refresh_tokens (sid);
+CREATE TABLE repos (
+    id           INTEGER PRIMARY KEY AUTOINCREMENT, -- never given twice: the order of creation
+    did          TEXT NOT NULL UNIQUE,
+    head         BLOB NOT NULL, -- CID of commit_block
+    rev          TEXT NOT NULL,
+    data         BLOB NOT NULL, -- CID of the MST's root
+    commit_block BLOB NOT NULL
+) STRICT;
+CREATE TABLE sessions (
+    sid          TEXT PRIMARY KEY,
+    did          TEXT NOT NULL,
+    scope        TEXT NOT NULL,
+    app_password TEXT,          -- its name, when that is what logged in
+    created_at   TEXT NOT NULL,
+    expires_at   TEXT NOT NULL, -- no refresh token of the session outlives this
+    ended_at     TEXT           -- revoked; access tokens are refused from then on
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sessions_did ON sessions (did, created_at, sid);
+CREATE INDEX sessions_ended ON sessions (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX sessions_expires ON sessions (expires_at);
+CREATE TABLE settings (
+    name  TEXT PRIMARY KEY, -- such as the key that the host witnesses with
+    value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE supersedes (
+    did        TEXT NOT NULL,
+    successor  TEXT NOT NULL, -- path of the later observation
+    target     TEXT NOT NULL, -- AT URI of the earlier one
+    target_cid BLOB NOT NULL,
+    PRIMARY KEY (did, successor)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX supersedes_by_target ON supersedes (did, target);
+CREATE TABLE tombstones (
+    did        TEXT NOT NULL,
+    path       TEXT NOT NULL,
+    cid        BLOB NOT NULL,
+    deleted_at TEXT NOT NULL,
+    PRIMARY KEY (did, path)
+) STRICT, WITHOUT ROWID;
