@@ -119,34 +119,36 @@ func TestClassView(t *testing.T) {
 
 func TestClassParentLines(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, dbtest.Open(t, migrations.Appview, migrations.SQLite))
-	ada := newAuthor("did:web:ada.test")
-	put := func(n int, value object) lexicons.StrongRef {
-		c, made := ada.put(t, lexicons.ClassNSID, string(tid(n)), value)
-		s.apply(c)
-		return made
-	}
-	nowhere := lexicons.StrongRef{URI: "at://did:web:else.test/com.publicdomainrelay.temp.agent.class/" + syntax.ATURI(tid(1)), CID: put(1, class("any", nil, "")).CID}
-	lost := put(2, class("lost", &nowhere, ""))
-	view := at(t, s.get("getClass", "uri", string(lost.URI)), "class")
-	require.Equal(t, "unresolved", at(t, view, "parentsEnd"))
-	require.Equal(t, "not-indexed", at(t, view, "parents", 0, "state"))
-	require.Equal(t, false, at(t, view, "lock", "complete"))
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		s := newSite(t, db)
+		ada := newAuthor("did:web:ada.test")
+		put := func(n int, value object) lexicons.StrongRef {
+			c, made := ada.put(t, lexicons.ClassNSID, string(tid(n)), value)
+			s.apply(c)
+			return made
+		}
+		nowhere := lexicons.StrongRef{URI: "at://did:web:else.test/com.publicdomainrelay.temp.agent.class/" + syntax.ATURI(tid(1)), CID: put(1, class("any", nil, "")).CID}
+		lost := put(2, class("lost", &nowhere, ""))
+		view := at(t, s.get("getClass", "uri", string(lost.URI)), "class")
+		require.Equal(t, "unresolved", at(t, view, "parentsEnd"))
+		require.Equal(t, "not-indexed", at(t, view, "parents", 0, "state"))
+		require.Equal(t, false, at(t, view, "lock", "complete"))
 
-	a := put(3, class("a", nil, ""))
-	b := put(4, class("b", &a, ""))
-	put(3, class("a", &b, ""))
-	view = at(t, s.get("getClass", "uri", string(b.URI)), "class")
-	require.Equal(t, "root", at(t, view, "parentsEnd"), "the pinned version of a has no parent")
-	require.Equal(t, "parent", at(t, view, "drift", 0, "role"))
-	view = at(t, s.get("getClass", "uri", string(a.URI)), "class")
-	require.Equal(t, "cycle", at(t, view, "parentsEnd"))
+		a := put(3, class("a", nil, ""))
+		b := put(4, class("b", &a, ""))
+		put(3, class("a", &b, ""))
+		view = at(t, s.get("getClass", "uri", string(b.URI)), "class")
+		require.Equal(t, "root", at(t, view, "parentsEnd"), "the pinned version of a has no parent")
+		require.Equal(t, "parent", at(t, view, "drift", 0, "role"))
+		view = at(t, s.get("getClass", "uri", string(a.URI)), "class")
+		require.Equal(t, "cycle", at(t, view, "parentsEnd"))
 
-	list := s.get("listClasses", "name", "b")
-	require.Equal(t, string(b.URI), at(t, list, "classes", 0, "uri"))
-	require.Equal(t, string(a.URI), at(t, list, "classes", 0, "parent"))
-	again := put(9, class("b", nil, ""))
-	versions := at(t, s.get("getClass", "uri", string(b.URI)), "class", "versions").([]any)
-	require.Len(t, versions, 2)
-	require.Equal(t, string(again.URI), at(t, versions, 1, "uri"), "the same name under another key is the same line")
+		list := s.get("listClasses", "name", "b")
+		require.Equal(t, string(b.URI), at(t, list, "classes", 0, "uri"))
+		require.Equal(t, string(a.URI), at(t, list, "classes", 0, "parent"))
+		again := put(9, class("b", nil, ""))
+		versions := at(t, s.get("getClass", "uri", string(b.URI)), "class", "versions").([]any)
+		require.Len(t, versions, 2)
+		require.Equal(t, string(again.URI), at(t, versions, 1, "uri"), "the same name under another key is the same line")
+	})
 }

@@ -172,24 +172,26 @@ var link = regexp.MustCompile(`\[([^]]*)\]\(<at:[^>]*>\)`)
 
 func TestConversationMarkdown(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, dbtest.Open(t, migrations.Appview, migrations.SQLite))
-	k := converse(t, s, "")
-	out := s.get("getConversation", "uri", string(k.container.URI), "format", "markdown")
-	require.NotContains(t, out, "conversation")
-	golden(t, "conversation.md", out["markdown"].(string))
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		s := newSite(t, db)
+		k := converse(t, s, "")
+		out := s.get("getConversation", "uri", string(k.container.URI), "format", "markdown")
+		require.NotContains(t, out, "conversation")
+		golden(t, "conversation.md", out["markdown"].(string))
 
-	var headings []string
-	for line := range strings.Lines(out["markdown"].(string)) {
-		if strings.HasPrefix(line, "## ") {
-			headings = append(headings, link.ReplaceAllString(strings.TrimSpace(line), "$1"))
+		var headings []string
+		for line := range strings.Lines(out["markdown"].(string)) {
+			if strings.HasPrefix(line, "## ") {
+				headings = append(headings, link.ReplaceAllString(strings.TrimSpace(line), "$1"))
+			}
 		}
-	}
-	require.Equal(t, []string{
-		"## 1 · user · 2026-11-30 10:00:00 UTC",
-		"## 2 · assistant · `greenpt/m-1` · 2026-11-30 10:00:00 UTC",
-		"## 3 · withheld",
-		"## 4 · user · 2026-11-30 10:00:00 UTC",
-		"## 5 · assistant · `greenpt/m-1` · 2026-11-30 10:00:00 UTC",
-		"## Not part of this conversation",
-	}, headings, "what was said adds no heading")
+		require.Equal(t, []string{
+			"## 1 · user · 2026-11-30 10:00:00 UTC",
+			"## 2 · assistant · `greenpt/m-1` · 2026-11-30 10:00:00 UTC",
+			"## 3 · withheld",
+			"## 4 · user · 2026-11-30 10:00:00 UTC",
+			"## 5 · assistant · `greenpt/m-1` · 2026-11-30 10:00:00 UTC",
+			"## Not part of this conversation",
+		}, headings, "what was said adds no heading")
+	})
 }

@@ -102,23 +102,25 @@ func TestObservationView(t *testing.T) {
 
 func TestProposalsCannotHideTheSuccessor(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, dbtest.Open(t, migrations.Appview, migrations.SQLite))
-	ada, mallory := newAuthor("did:web:zed.test"), newAuthor("did:web:aaa.test")
-	c, first := ada.put(t, lexicons.ObservationNSID, string(tid(1)), observation("one", nil))
-	s.apply(c)
-	for n := range 120 {
-		c, _ := mallory.put(t, lexicons.ObservationNSID, string(tid(10+n)), observation("spoof", object{"supersedes": ref(first)}))
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		s := newSite(t, db)
+		ada, mallory := newAuthor("did:web:zed.test"), newAuthor("did:web:aaa.test")
+		c, first := ada.put(t, lexicons.ObservationNSID, string(tid(1)), observation("one", nil))
 		s.apply(c)
-	}
-	c, second := ada.put(t, lexicons.ObservationNSID, string(tid(2)), observation("two", object{"supersedes": ref(first)}))
-	s.apply(c)
-	chain := at(t, s.get("getObservation", "uri", string(first.URI)), "observation", "chain")
-	require.Len(t, at(t, chain, "supersededBy"), 1)
-	require.Equal(t, string(second.URI), at(t, chain, "supersededBy", 0, "uri"))
-	require.Equal(t, string(second.URI), at(t, chain, "head", "uri"))
-	require.Len(t, at(t, chain, "proposals"), 100)
-	source := at(t, s.get("getObservation", "uri", string(first.URI)), "observation", "sameSource")
-	require.Equal(t, object{"observations": 100.0, "capped": true}, source)
+		for n := range 120 {
+			c, _ := mallory.put(t, lexicons.ObservationNSID, string(tid(10+n)), observation("spoof", object{"supersedes": ref(first)}))
+			s.apply(c)
+		}
+		c, second := ada.put(t, lexicons.ObservationNSID, string(tid(2)), observation("two", object{"supersedes": ref(first)}))
+		s.apply(c)
+		chain := at(t, s.get("getObservation", "uri", string(first.URI)), "observation", "chain")
+		require.Len(t, at(t, chain, "supersededBy"), 1)
+		require.Equal(t, string(second.URI), at(t, chain, "supersededBy", 0, "uri"))
+		require.Equal(t, string(second.URI), at(t, chain, "head", "uri"))
+		require.Len(t, at(t, chain, "proposals"), 100)
+		source := at(t, s.get("getObservation", "uri", string(first.URI)), "observation", "sameSource")
+		require.Equal(t, object{"observations": 100.0, "capped": true}, source)
+	})
 }
 
 func TestForksGapsAndEdits(t *testing.T) {
@@ -271,16 +273,18 @@ func TestListObservationsFilters(t *testing.T) {
 
 func TestRecordMasksCredentialsAndTellsWhere(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, dbtest.Open(t, migrations.Appview, migrations.SQLite))
-	_, o, _, _ := chainOfThree(t, s)
-	record := s.get("getRecord", "uri", string(o[1].URI))
-	require.Equal(t, "git fetch https://***@git.example/a.git", at(t, record, "value", "source", "value"))
-	require.Equal(t, []any{"/source/value"}, record["masked"])
-	require.Equal(t, "/supersedes", at(t, record, "refs", 0, "path"))
-	require.Equal(t, "current", at(t, record, "refs", 0, "ref", "state"))
-	require.Equal(t, o[1].CID.String(), record["cid"])
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		s := newSite(t, db)
+		_, o, _, _ := chainOfThree(t, s)
+		record := s.get("getRecord", "uri", string(o[1].URI))
+		require.Equal(t, "git fetch https://***@git.example/a.git", at(t, record, "value", "source", "value"))
+		require.Equal(t, []any{"/source/value"}, record["masked"])
+		require.Equal(t, "/supersedes", at(t, record, "refs", 0, "path"))
+		require.Equal(t, "current", at(t, record, "refs", 0, "ref", "state"))
+		require.Equal(t, o[1].CID.String(), record["cid"])
 
-	name, codes := s.refuse("getRecord", "uri", string(o[1].URI), "cid", o[2].CID.String())
-	require.Equal(t, "RecordNotFound", name)
-	require.Equal(t, []string{"version-not-held"}, codes)
+		name, codes := s.refuse("getRecord", "uri", string(o[1].URI), "cid", o[2].CID.String())
+		require.Equal(t, "RecordNotFound", name)
+		require.Equal(t, []string{"version-not-held"}, codes)
+	})
 }

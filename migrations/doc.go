@@ -9,9 +9,9 @@
 //
 // Invariants: the schema changes only through the files here, which are
 // append-only once released; both dialects of a database have the same columns,
-// keys and indexes (a test compares them, and testdata has the schemas whole); a statement inside a transaction that
-// may fail goes through Savepoint, for Postgres aborts the whole transaction
-// otherwise.
+// keys and indexes (a test compares them; testdata has the schemas whole); a
+// statement inside a transaction that may fail goes through Savepoint, for
+// Postgres aborts the whole transaction otherwise.
 //
 // Does not: know what any table means. Rows and queries belong to the room
 // that owns the table.

@@ -214,22 +214,23 @@ func TestRepoThatTheHostNoLongerListsIsDeleted(t *testing.T) {
 }
 
 func TestHostThatFailsIsAskedAgain(t *testing.T) {
-	db := dbtest.Open(t, migrations.Appview, migrations.SQLite)
-	h, x := newHost(), newIndex(t, db)
-	a, b := h.open(t, ada), h.open(t, bob)
-	h.down = true
-	a.write(t, change{notePath(1), note("never announced")})
-	c := run(t, h, x)
-	h.emit(frame(t, "#commit", a.write(t, change{notePath(2), note("a")})))
-	h.emit(frame(t, "#commit", b.write(t, change{notePath(1), note("b")})))
-	waitFor(t, c, b)
-	known, err := x.Repo(t.Context(), ada)
-	require.NoError(t, err)
-	require.Equal(t, index.SyncDesynchronized, known.Sync)
-	h.mu.Lock()
-	h.down = false
-	h.mu.Unlock()
-	waitFor(t, c, a)
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		h, x := newHost(), newIndex(t, db)
+		a, b := h.open(t, ada), h.open(t, bob)
+		h.down = true
+		a.write(t, change{notePath(1), note("never announced")})
+		c := run(t, h, x)
+		h.emit(frame(t, "#commit", a.write(t, change{notePath(2), note("a")})))
+		h.emit(frame(t, "#commit", b.write(t, change{notePath(1), note("b")})))
+		waitFor(t, c, b)
+		known, err := x.Repo(t.Context(), ada)
+		require.NoError(t, err)
+		require.Equal(t, index.SyncDesynchronized, known.Sync)
+		h.mu.Lock()
+		h.down = false
+		h.mu.Unlock()
+		waitFor(t, c, a)
+	})
 }
 
 func TestAccountStatusHidesAndDeletes(t *testing.T) {
