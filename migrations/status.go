@@ -108,7 +108,7 @@ func (db *DB) status(ctx context.Context, conn *sql.DB) ([]Step, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer rows.Close()
+		defer func() { _ = rows.Close() }() // its error is that of rows.Err
 		for rows.Next() {
 			var version int64
 			var is bool

@@ -8,7 +8,7 @@ import (
 
 // defaultChecks is how many histories each property is tried on, per database;
 // `make properties` tries more.
-const defaultChecks = "50"
+const defaultChecks = "30"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
