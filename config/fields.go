@@ -124,7 +124,7 @@ var fields = []Field{
 		Doc: "Whether createAccount needs an invite code: required or open.",
 		set: into(oneOf(InvitesRequired, InvitesOpen), func(c *Config) *string { return &c.Invites })},
 	{Name: "RATE_LIMITS", Group: "Access", Default: "on",
-		Doc: "Rate limits per account and address: on or off. (Not enforced in this version.)",
+		Doc: "Rate limits per account and client address (ten times the reference PDS's points), counted by each process: on or off. Behind a proxy set TRUSTED_PROXIES too, or all clients count as one address.",
 		set: into(parseBool, func(c *Config) *bool { return &c.RateLimits })},
 	{Name: "EVENT_RETENTION", Group: "Access", Default: "72h",
 		Doc: "How long the event log (subscribeRepos) can be read back.",

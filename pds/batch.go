@@ -64,6 +64,9 @@ func (p *PDS) applyWrites(ctx context.Context, v xrpc.Viewer, in applyWritesInpu
 	for i, w := range batch {
 		writes[i] = w.Write
 	}
+	if err := p.chargeWrites(ctx, writes...); err != nil {
+		return nil, err
+	}
 	result, err := p.repos.Apply(ctx, v.DID, writes, options)
 	var at *repostore.WriteError
 	if errors.As(err, &at) {

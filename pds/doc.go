@@ -5,7 +5,8 @@
 // The handlers of the com.atproto.* methods, garden.herbarium.validateRecord
 // and the host's plain routes (wellknown.go); who a request comes from
 // ([Authenticator]); the table that maps the rooms' errors to answers
-// (errors.go); proxying to other services in an account's name (proxy.go).
+// (errors.go); how much may be asked of the process (ratelimit.go); proxying to
+// other services in an account's name (proxy.go).
 //
 // # Hides
 //
@@ -27,7 +28,8 @@
 //
 // # Does not
 //
-// It keeps no state of its own but bounded memories against replay, starts no
-// goroutine, and never reads the appview's tables. Rate limits are not here
-// yet; the number of passwords checked at once is bounded by package account.
+// It keeps no state of its own but bounded memories, against replay and for
+// rate limits, starts no goroutine, and never reads the appview's tables.
+// Limits are counted per process and are the same for every account; the number
+// of passwords checked at once is bounded by package account.
 package pds

@@ -10,10 +10,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,6 +50,28 @@ type setting struct {
 	proxy      *http.Client
 	plc        *url.URL                            // accounts are did:plc, created in the directory there
 	others     func(*testing.T) identity.Directory // knows DIDs that are not hosted
+	limits     pds.Limits
+	clock      *clock // of the handlers and of the accounts; the machine's when nil
+}
+
+// clock is a time that a test moves.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Now().Truncate(time.Second)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
 }
 
 // host is a whole repo host behind real HTTP.
@@ -123,13 +147,17 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	h.bucket = set.bucket
 	secrets, err := account.LoadOrCreateSecrets(filepath.Join(t.TempDir(), "secrets"), account.GivenSecrets{AdminPassword: adminPassword})
 	require.NoError(t, err)
+	now := time.Now
+	if set.clock != nil {
+		now = set.clock.Now
+	}
 	identities := account.Web
 	if set.plc != nil {
 		identities = account.PLC
 	}
 	h.accounts, err = account.New(account.Config{
 		DB: db, Secrets: secrets, PublicURL: public, ServiceDID: h.did, InviteRequired: set.invites,
-		Identity: identities, PLCURL: set.plc,
+		Identity: identities, PLCURL: set.plc, Now: now,
 	})
 	require.NoError(t, err)
 	require.NoError(t, h.accounts.EnsureHostKeys(t.Context()))
@@ -151,13 +179,16 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	quiet := slog.New(slog.NewTextHandler(testLog{t}, nil))
 	host, err := pds.New(pds.Config{
 		PublicURL: public, ServiceDID: h.did, HandleDomains: []string{".test"}, Visibility: set.visibility,
-		InviteRequired: set.invites, TeamDIDs: set.teamDIDs, DevLoopback: true, Version: "test",
+		InviteRequired: set.invites, TeamDIDs: set.teamDIDs, DevLoopback: true, Limits: set.limits, Version: "test",
 	}, pds.Deps{
 		DB: db, Accounts: h.accounts, Repos: h.repos, Events: h.events, Blobs: blobs, Catalog: catalog, Rules: rules,
-		Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: quiet, ProxyClient: set.proxy,
+		Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: quiet, Now: now, ProxyClient: set.proxy,
 	})
 	require.NoError(t, err)
-	h.server, err = xrpc.New(xrpc.Config{Catalog: catalog, Authenticator: host.Authenticator(), Visibility: set.visibility, Log: quiet})
+	h.server, err = xrpc.New(xrpc.Config{
+		Catalog: catalog, Authenticator: host.Authenticator(), Visibility: set.visibility, Log: quiet, Admit: host.Admit,
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, // tests say where they call from
+	})
 	require.NoError(t, err)
 	require.NoError(t, host.Register(h.server))
 

@@ -40,6 +40,9 @@ type Config struct {
 	TeamDIDs []syntax.DID
 	// DevLoopback lets service proxying reach loopback addresses over http.
 	DevLoopback bool
+	// Limits are the rate limits; none when zero. The server that the methods
+	// are registered with takes PDS.Admit as its hook.
+	Limits Limits
 	// Version is told by the health check.
 	Version string
 }
@@ -80,6 +83,7 @@ type PDS struct {
 	now         func() time.Time
 	proxyClient *http.Client
 	auth        *Authenticator
+	limiter     *limiter
 	keys        *syntax.TIDClock // makes record keys for clients that choose none
 }
 
@@ -115,6 +119,9 @@ func New(cfg Config, deps Deps) (*PDS, error) {
 	var err error
 	if p.auth, err = newAuthenticator(cfg, deps, p.now); err != nil {
 		return nil, fmt.Errorf("pds: %w", err)
+	}
+	if p.limiter, err = newLimiter(cfg.Limits, p.now); err != nil {
+		return nil, fmt.Errorf("pds: Config.Limits: %w", err)
 	}
 	return p, nil
 }

@@ -129,6 +129,9 @@ func (p *PDS) deleteRecord(ctx context.Context, v xrpc.Viewer, in deleteRecordIn
 		}
 		w.SwapRecord = &repostore.SwapRecord{CID: &c}
 	}
+	if err := p.chargeWrites(ctx, w); err != nil {
+		return nil, err
+	}
 	result, err := p.repos.Apply(ctx, v.DID, []repostore.Write{w}, options)
 	if err != nil {
 		return nil, writeError(err)
@@ -136,8 +139,12 @@ func (p *PDS) deleteRecord(ctx context.Context, v xrpc.Viewer, in deleteRecordIn
 	return &deleteRecordOutput{Commit: viewCommit(result.Commit)}, nil
 }
 
-// applyOne writes w, and with it whatever belongs into the same commit.
+// applyOne writes w, and with it whatever belongs into the same commit, which
+// costs no points of its own.
 func (p *PDS) applyOne(ctx context.Context, did syntax.DID, w parsedWrite, options repostore.Options, with ...repostore.Write) (*writtenRecord, error) {
+	if err := p.chargeWrites(ctx, w.Write); err != nil {
+		return nil, err
+	}
 	result, err := p.repos.Apply(ctx, did, append([]repostore.Write{w.Write}, with...), options)
 	if err != nil {
 		return nil, writeError(err)

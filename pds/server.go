@@ -87,6 +87,9 @@ type createSessionInput struct {
 }
 
 func (p *PDS) createSession(ctx context.Context, _ xrpc.Viewer, in createSessionInput) (*sessionOutput, error) {
+	if err := p.chargeSignIn(ctx, in.Identifier); err != nil {
+		return nil, err
+	}
 	a, tokens, err := p.accounts.Login(ctx, in.Identifier, in.Password, in.AllowTakendown)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,8 @@ const banner = `This is a Herbarium: an atproto repo host and index for what AI 
   health                 GET /xrpc/_health
 `
 
+const healthPath = "/xrpc/_health"
+
 const robots = "# Crawling the public API is allowed.\nUser-agent: *\nAllow: /\n"
 
 // registerPlain registers the routes that are not XRPC. All of them answer
@@ -34,7 +36,7 @@ func (p *PDS) registerPlain(s *xrpc.Server) error {
 		{"/robots.txt", text(robots)},
 		{"/livez", text("ok\n")},
 		{"/readyz", p.ready},
-		{"/xrpc/_health", p.health},
+		{healthPath, p.health},
 		{"/.well-known/atproto-did", p.handleOfHost},
 		{"/.well-known/did.json", p.documentOfHost},
 		{"/tls-check", p.tlsCheck},

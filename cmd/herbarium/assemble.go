@@ -156,10 +156,14 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	}
 
 	visibility := xrpc.Visibility(cfg.Visibility)
+	var limits pds.Limits
+	if cfg.RateLimits {
+		limits = pds.DefaultLimits()
+	}
 	repoHost, err := pds.New(pds.Config{
 		PublicURL: cfg.PublicURL, ServiceDID: cfg.ServiceDID, HandleDomains: cfg.HandleDomains, Visibility: visibility,
 		InviteRequired: cfg.Invites == config.InvitesRequired, TeamDIDs: cfg.TeamDIDs,
-		DevLoopback: cfg.DevLoopback, Version: buildVersion(),
+		DevLoopback: cfg.DevLoopback, Limits: limits, Version: buildVersion(),
 	}, pds.Deps{
 		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: blobs, Catalog: catalog, Rules: rules,
 		Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: log,
@@ -176,7 +180,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	}
 	server, err := xrpc.New(xrpc.Config{
 		Catalog: catalog, Authenticator: repoHost.Authenticator(), Visibility: visibility, Log: log,
-		TrustedProxies: cfg.TrustedProxies, Observe: s.metrics.observe,
+		TrustedProxies: cfg.TrustedProxies, Admit: repoHost.Admit, Observe: s.metrics.observe,
 	})
 	if err != nil {
 		return nil, err

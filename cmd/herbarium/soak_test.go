@@ -31,7 +31,7 @@ func TestSoak(t *testing.T) {
 		require.NoError(t, err)
 	}
 	eachBackend(t, func(t *testing.T, env []string) {
-		in := start(t, append(env, "HERBARIUM_LOG_LEVEL=warn")...)
+		in := start(t, append(env, "HERBARIUM_LOG_LEVEL=warn", "HERBARIUM_RATE_LIMITS=off")...)
 		writers := make([]*soakWriter, 6)
 		for i := range writers {
 			writers[i] = &soakWriter{client: in.account(fmt.Sprintf("soak-%d.test", i)), acked: map[string]string{}, clock: syntax.NewTIDClock(uint(i))}

@@ -7,9 +7,10 @@
 // front of a client. The way of a request, in this order:
 //
 //	edge       request id, client address, CORS, panics, error answers, access log, metrics
-//	dispatch   the method by NSID, its verb, the fallback
+//	dispatch   the method by NSID, the fallback
 //	identify   who asks (Authenticator), may they (Access and Visibility)
-//	Admit      rate limits (hook)
+//	Admit      rate limits (hook), also for who was refused
+//	verb       GET or POST
 //	params,    checked against the lexicon: types, formats, bounds, required,
 //	body       defaults; size, nesting and encoding of the body
 //	handler    typed

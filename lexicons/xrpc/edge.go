@@ -181,7 +181,7 @@ func (s *Server) dispatch(c echo.Context) error {
 		// No method can have this name, so there is nothing to fall back to; who
 		// may not ask for methods is not told even that.
 		call.route = &route{info: RouteInfo{Path: xrpcPrefix + "*"}}
-		if err := s.identify(call, Read, false); err != nil {
+		if err := s.gate(c.Request().Context(), call, Read, false); err != nil {
 			return err
 		}
 		return InvalidRequest("the path names no method: want /xrpc/<NSID>")
@@ -209,7 +209,7 @@ func (s *Server) serve(c echo.Context, rt *route) error {
 			return err
 		}
 	}
-	if err := s.identify(call, rt.info.Access, rt.readsCredential); err != nil {
+	if err := s.gate(ctx, call, rt.info.Access, rt.readsCredential); err != nil {
 		return err
 	}
 	if rt.info.NSID != "" && !rt.answers(call.Request.Method) {
@@ -217,12 +217,19 @@ func (s *Server) serve(c echo.Context, rt *route) error {
 		err.Header = map[string]string{"Allow": rt.info.Verb}
 		return err
 	}
+	return rt.handle(ctx, call)
+}
+
+// gate asks who calls, whether the class admits them, and Admit. A credential
+// that was refused counts for Admit like any other: it may be a guess.
+func (s *Server) gate(ctx context.Context, call *Call, access Access, readsCredential bool) error {
+	refused := s.identify(call, access, readsCredential)
 	if s.cfg.Admit != nil {
 		if err := s.cfg.Admit(ctx, call); err != nil {
 			return err
 		}
 	}
-	return rt.handle(ctx, call)
+	return refused
 }
 
 func methodNotImplemented(_ context.Context, call *Call) error {

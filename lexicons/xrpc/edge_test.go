@@ -289,3 +289,14 @@ func TestFromHTTP(t *testing.T) {
 	s.start(t)
 	require.Equal(t, "a/b.css for did:web:scout.test", s.get(t, "/files/a/b.css", "Authorization", "Bearer account").body)
 }
+
+// A guess at a credential must not be free.
+func TestAdmitIsAskedAboutWhoWasRefused(t *testing.T) {
+	s := newSite(t, func(c *xrpc.Config) {
+		c.Visibility = xrpc.Team
+		c.Admit = func(context.Context, *xrpc.Call) error { return xrpc.Errorf(429, "RateLimitExceeded", "later") }
+	}).start(t)
+	for _, path := range []string{"/xrpc/org.example.unknown", "/xrpc/no-method"} {
+		require.Equal(t, 429, s.get(t, path).status, path)
+	}
+}

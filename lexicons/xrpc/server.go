@@ -62,9 +62,9 @@ type Config struct {
 	// BodyGrace is how long a request body may take whatever its pace;
 	// DefaultBodyGrace when zero. Beyond it a body must keep a pace of 8 KiB a second.
 	BodyGrace time.Duration
-	// Admit, when set, is asked after authentication and before the handler:
-	// the place of rate limits. It may set response headers; its error is the
-	// answer.
+	// Admit, when set, is asked after authentication, also after one that
+	// failed, and before the handler: the place of rate limits. It may set
+	// response headers; its error is the answer.
 	Admit func(ctx context.Context, call *Call) error
 	// Observe, when set, is told about each finished request: the place of
 	// metrics. It must not block.
