@@ -2,8 +2,8 @@
 //
 // # Owns
 //
-// The handlers of the com.atproto.* methods, garden.herbarium.validateRecord
-// and the host's plain routes (wellknown.go); who a request comes from
+// The handlers of the com.atproto.* methods, garden.herbarium.validateRecord,
+// key login (loginkey.go) and the host's plain routes (wellknown.go); who a request comes from
 // ([Authenticator]); the table that maps the rooms' errors to answers
 // (errors.go); how much may be asked of the process (ratelimit.go); proxying to
 // other services in an account's name (proxy.go).

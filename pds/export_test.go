@@ -29,3 +29,10 @@ func NewServiceVerifier(service syntax.DID, directory identity.Directory, now fu
 
 // NewProxyClient opens newProxyClient to the tests.
 func NewProxyClient(devLoopback bool) *http.Client { return newProxyClient(devLoopback) }
+
+// ReadAssertion opens the reading of assertions to the tests: the claims are
+// judged, the signature is the answered function's to judge.
+func ReadAssertion(service syntax.DID, assertion string, now time.Time) (signedBy func(atcrypto.PublicKey) bool, err error) {
+	t, err := assertionRules(service).read(assertion, keyLoginMethod, now)
+	return t.signedBy, err
+}

@@ -143,6 +143,7 @@ func (p *PDS) Register(s *xrpc.Server) error {
 		p.registerSync(s),
 		p.registerBlob(s),
 		p.registerAdmin(s),
+		p.registerKeyLogin(s),
 		s.Fallback(xrpc.AccessToken, p.proxy),
 	); err != nil {
 		return fmt.Errorf("pds: %w", err)

@@ -79,6 +79,15 @@ func (p *PDS) viewSession(ctx context.Context, a account.Account) (sessionView, 
 	}, nil
 }
 
+// openedSession is what every way to sign in, and a refresh, answers.
+func (p *PDS) openedSession(ctx context.Context, a account.Account, tokens account.Tokens) (*sessionOutput, error) {
+	view, err := p.viewSession(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return &sessionOutput{AccessJWT: tokens.Access, RefreshJWT: tokens.Refresh, sessionView: view}, nil
+}
+
 type createSessionInput struct {
 	Identifier      string `json:"identifier"`
 	Password        string `json:"password"`
@@ -94,11 +103,7 @@ func (p *PDS) createSession(ctx context.Context, _ xrpc.Viewer, in createSession
 	if err != nil {
 		return nil, err
 	}
-	view, err := p.viewSession(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	return &sessionOutput{AccessJWT: tokens.Access, RefreshJWT: tokens.Refresh, sessionView: view}, nil
+	return p.openedSession(ctx, a, tokens)
 }
 
 func (p *PDS) refreshSession(ctx context.Context, _ xrpc.Viewer, _ xrpc.None) (*sessionOutput, error) {
@@ -110,11 +115,7 @@ func (p *PDS) refreshSession(ctx context.Context, _ xrpc.Viewer, _ xrpc.None) (*
 	if err != nil {
 		return nil, err
 	}
-	view, err := p.viewSession(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	return &sessionOutput{AccessJWT: tokens.Access, RefreshJWT: tokens.Refresh, sessionView: view}, nil
+	return p.openedSession(ctx, a, tokens)
 }
 
 func (p *PDS) deleteSession(ctx context.Context, _ xrpc.Viewer, _ xrpc.None) (*xrpc.None, error) {

@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,37 +13,17 @@ import (
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	lru "github.com/hashicorp/golang-lru/v2"
-
-	"herbarium.garden/lexicons/xrpc"
 )
 
 // Limits on service JWTs (inter-service auth).
 const (
-	serviceTokenDefault = time.Minute      // life of an issued token when the caller names no exp
-	serviceTokenUnbound = time.Minute      // longest life of an issued token that names no method
-	serviceTokenLongest = time.Hour        // longest life of one that names a method, issued or accepted
-	serviceClockSkew    = 30 * time.Second // how far the issuer's clock may be ahead
-	maxServiceToken     = 8 << 10          // bytes; a real one has about 400
-	rememberedTokens    = 1 << 16          // jti's remembered against replay
-	rememberedPurges    = 1 << 12          // issuers whose document was fetched again lately
-	purgeEvery          = time.Minute      // least time between two fetches that a bad signature causes
+	serviceTokenDefault = time.Minute // life of an issued token when the caller names no exp
+	serviceTokenUnbound = time.Minute // longest life of an issued token that names no method
+	serviceTokenLongest = time.Hour   // longest life of one that names a method, issued or accepted
+	rememberedTokens    = 1 << 16     // jti's remembered against replay
+	rememberedPurges    = 1 << 12     // issuers whose document was fetched again lately
+	purgeEvery          = time.Minute // least time between two fetches that a bad signature causes
 )
-
-// serviceClaims are the claims of a service JWT
-// (https://atproto.com/specs/xrpc#inter-service-authentication-jwt).
-type serviceClaims struct {
-	Issuer   string      `json:"iss"`
-	Audience string      `json:"aud"`
-	Expires  int64       `json:"exp"` // seconds since 1970
-	IssuedAt int64       `json:"iat,omitempty"`
-	Method   syntax.NSID `json:"lxm,omitempty"`
-	ID       string      `json:"jti"`
-}
-
-type jwtHeader struct {
-	Alg string `json:"alg"`
-	Typ string `json:"typ"`
-}
 
 // signServiceJWT makes a service JWT by an account's key. It is written out
 // here, not taken from indigo's auth package, because importing that one
@@ -81,14 +59,13 @@ func signServiceJWT(key atcrypto.PrivateKey, claims serviceClaims) (string, erro
 
 // serviceVerifier accepts service JWTs that are addressed to this service.
 //
-// Checks: the algorithm (ES256, ES256K); the type is not that of a session
-// token; the audience is the service DID, bare or with one of the fragments
-// that we serve; lxm is there and is the method that was called; exp is ahead
-// and not further than an hour; iat is not ahead; the signature is by
-// the #atproto key of the issuer's DID document; the jti was not seen before.
+// Checks: what jwtRules.read does, with the service DID as the audience, bare or
+// with one of the fragments that we serve, and an hour as the longest life; that
+// the signature is by the #atproto key of the issuer's DID document; that the
+// jti was not seen before.
 // Does not check: that the issuer's repo is active, or hosted anywhere.
 type serviceVerifier struct {
-	audiences map[string]bool
+	rules     jwtRules
 	directory identity.Directory
 	now       func() time.Time
 
@@ -107,10 +84,11 @@ func newServiceVerifier(service syntax.DID, directory identity.Directory, now fu
 		return nil, err
 	}
 	return &serviceVerifier{
-		audiences: map[string]bool{
-			string(service):                        true,
-			string(service) + "#" + appviewService: true,
-			string(service) + "#" + pdsService:     true,
+		rules: jwtRules{
+			what: "service token", renew: "ask for a new one with com.atproto.server.getServiceAuth",
+			audiences: []string{string(service), string(service) + "#" + appviewService, string(service) + "#" + pdsService},
+			longest:   serviceTokenLongest,
+			skew:      clockSkew,
 		},
 		directory: directory,
 		now:       now,
@@ -119,94 +97,55 @@ func newServiceVerifier(service syntax.DID, directory identity.Directory, now fu
 	}, nil
 }
 
-func badServiceJWT(name, format string, args ...any) error {
-	return xrpc.Errorf(401, name, format, args...)
-}
-
 // verify returns the issuer of the token for a call of method.
 func (v *serviceVerifier) verify(ctx context.Context, token string, method syntax.NSID) (syntax.DID, error) {
-	header, claims, signed, sig, err := splitServiceJWT(token)
-	if err != nil {
-		return "", badServiceJWT("BadJwt", "the service token is malformed: %v; ask for a new one with com.atproto.server.getServiceAuth", err)
-	}
-	issuer, err := v.checkClaims(header, claims, method)
+	t, err := v.rules.read(token, method, v.now())
 	if err != nil {
 		return "", err
 	}
-	if err := v.checkSignature(ctx, issuer, header.Alg, signed, sig); err != nil {
+	if err := v.checkSignature(ctx, t); err != nil {
 		return "", err
 	}
 	// Only a token with a good signature may take up room in the memory of
 	// jti's: anybody can make up the others.
-	if !v.remember(string(issuer)+" "+claims.ID, time.Unix(claims.Expires, 0)) {
-		return "", badServiceJWT("NonceNotUnique", "the service token was used before; ask for a new one with com.atproto.server.getServiceAuth")
+	if !v.remember(string(t.issuer)+" "+t.id, t.expires) {
+		return "", badJWT("NonceNotUnique", "the service token was used before; %s", v.rules.renew)
 	}
-	return issuer, nil
+	return t.issuer, nil
 }
 
-func (v *serviceVerifier) checkClaims(header jwtHeader, claims serviceClaims, method syntax.NSID) (syntax.DID, error) {
-	now := v.now()
-	expires := time.Unix(claims.Expires, 0)
-	issuer, err := syntax.ParseDID(claims.Issuer)
-	switch {
-	case strings.Contains(strings.ToLower(header.Typ), "+jwt"):
-		return "", badServiceJWT("BadJwtType", "a token of type %q is not a service token; ask for one with com.atproto.server.getServiceAuth", header.Typ)
-	case err != nil:
-		return "", badServiceJWT("BadJwtIss", "iss of the service token is not a DID; set it to the DID of the account that signs")
-	case !v.audiences[claims.Audience]:
-		return "", badServiceJWT("BadJwtAudience", "the service token is for another service; set aud to the DID that com.atproto.server.describeServer tells")
-	case claims.Method == "":
-		return "", badServiceJWT("BadJwtLexiconMethod", "the service token names no method; set lxm to %s", method)
-	case claims.Method != method:
-		return "", badServiceJWT("BadJwtLexiconMethod", "the service token is for another method; set lxm to %s", method)
-	case claims.ID == "" || len(claims.ID) > 256:
-		return "", badServiceJWT("BadJwt", "the service token has no usable jti; set it to a fresh random string")
-	case !expires.After(now):
-		return "", badServiceJWT("JwtExpired", "the service token has expired; ask for a new one with com.atproto.server.getServiceAuth")
-	case expires.After(now.Add(serviceTokenLongest + serviceClockSkew)):
-		return "", badServiceJWT("BadJwt", "the service token lives too long; set exp at most %d seconds ahead", int(serviceTokenLongest.Seconds()))
-	case claims.IssuedAt != 0 && time.Unix(claims.IssuedAt, 0).After(now.Add(serviceClockSkew)):
-		return "", badServiceJWT("BadJwt", "iat of the service token is ahead of this server's clock; check the clock of the issuer")
-	}
-	return issuer, nil
-}
-
-func (v *serviceVerifier) checkSignature(ctx context.Context, issuer syntax.DID, alg string, signed, sig []byte) error {
-	err := v.tryKey(ctx, issuer, alg, signed, sig)
-	if err == nil || !v.mayPurge(issuer) {
+func (v *serviceVerifier) checkSignature(ctx context.Context, t signedToken) error {
+	err := v.tryKey(ctx, t)
+	if err == nil || !v.mayPurge(t.issuer) {
 		return err
 	}
 	// The issuer may have rotated its key since its document was cached.
-	if err := v.directory.Purge(ctx, issuer.AtIdentifier()); err != nil {
-		return fmt.Errorf("purge identity %s: %w", issuer, err)
+	if err := v.directory.Purge(ctx, t.issuer.AtIdentifier()); err != nil {
+		return fmt.Errorf("purge identity %s: %w", t.issuer, err)
 	}
-	return v.tryKey(ctx, issuer, alg, signed, sig)
+	return v.tryKey(ctx, t)
 }
 
-func (v *serviceVerifier) tryKey(ctx context.Context, issuer syntax.DID, alg string, signed, sig []byte) error {
+func (v *serviceVerifier) tryKey(ctx context.Context, t signedToken) error {
+	issuer := t.issuer
 	ident, err := v.directory.LookupDID(ctx, issuer)
 	if err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("look up issuer %s: %w", issuer, err)
 		}
-		return badServiceJWT("BadJwtIss", "the DID document of the issuer %s cannot be read; check that it is published", issuer)
+		return badJWT("BadJwtIss", "the DID document of the issuer %s cannot be read; check that it is published", issuer)
 	}
 	key, err := ident.PublicKey()
 	if err != nil {
-		return badServiceJWT("BadJwtIss", "the DID document of the issuer %s has no usable #atproto key; publish one", issuer)
+		return badJWT("BadJwtIss", "the DID document of the issuer %s has no usable #atproto key; publish one", issuer)
 	}
-	if (alg == "ES256K") != isK256(key) {
-		return badServiceJWT("BadJwtSignature", "the service token is signed with %s, which is not the kind of the issuer's #atproto key", alg)
-	}
-	if err := key.HashAndVerifyLenient(signed, sig); err != nil {
-		return badServiceJWT("BadJwtSignature", "the signature of the service token is not by the issuer's #atproto key; sign it with that key")
+	switch {
+	case !t.fits(key):
+		return badJWT("BadJwtSignature", "the service token is signed with %s, which is not the kind of the issuer's #atproto key", t.alg)
+	case !t.signedBy(key):
+		return badJWT("BadJwtSignature", "the signature of the service token is not by the issuer's #atproto key; sign it with that key")
 	}
 	return nil
-}
-
-func isK256(key atcrypto.PublicKey) bool {
-	_, ok := key.(*atcrypto.PublicKeyK256)
-	return ok
 }
 
 // mayPurge bounds how often a bad signature, which anybody can send, makes us
@@ -231,38 +170,4 @@ func (v *serviceVerifier) remember(key string, expires time.Time) bool {
 	}
 	v.seen.Add(key, expires)
 	return true
-}
-
-var errJWTShape = errors.New("want three parts in base64url")
-
-// splitServiceJWT takes a compact JWS apart without believing any of it.
-func splitServiceJWT(token string) (header jwtHeader, claims serviceClaims, signed, sig []byte, err error) {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 || len(token) > maxServiceToken {
-		return header, claims, nil, nil, errJWTShape
-	}
-	if err = decodePart(parts[0], &header); err != nil {
-		return header, claims, nil, nil, err
-	}
-	if header.Alg != "ES256" && header.Alg != "ES256K" {
-		return header, claims, nil, nil, errors.New("want alg ES256 or ES256K")
-	}
-	if err = decodePart(parts[1], &claims); err != nil {
-		return header, claims, nil, nil, err
-	}
-	if sig, err = base64.RawURLEncoding.DecodeString(parts[2]); err != nil {
-		return header, claims, nil, nil, errJWTShape
-	}
-	return header, claims, []byte(parts[0] + "." + parts[1]), sig, nil
-}
-
-func decodePart(part string, into any) error {
-	raw, err := base64.RawURLEncoding.DecodeString(part)
-	if err != nil {
-		return errJWTShape
-	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return errors.New("want a JSON object in each part")
-	}
-	return nil
 }

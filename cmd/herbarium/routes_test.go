@@ -27,6 +27,7 @@ var openRoutes = []string{
 	"/xrpc/com.atproto.server.deleteSession",
 	"/xrpc/com.atproto.server.describeServer",
 	"/xrpc/com.atproto.server.refreshSession",
+	"/xrpc/garden.herbarium.createSession",
 	"/xrpc/garden.herbarium.describeService",
 }
 

@@ -1,18 +1,20 @@
 // Package account owns who lives on this host: accounts and their status,
-// handles, passwords and app passwords, sessions and their tokens, invites,
-// the keys that sign for an account, DID documents and did:plc operations.
+// handles, passwords, app passwords and login keys, sessions and their tokens,
+// invites, the keys that sign for an account, DID documents and did:plc
+// operations.
 //
-// Hides: the tables of 00004_accounts.sql, argon2id and its queue, the JWT
-// form, the envelope that keys are wrapped in, the caches that let a request
-// be authenticated without a database read, and which DIDs are answered from
-// the database instead of the network.
+// Hides: the tables of 00004_accounts.sql and 00005_login_keys.sql, argon2id
+// and its queue, the form of session tokens, the envelope that keys are wrapped
+// in, the caches that let a request be authenticated without a database read,
+// and which DIDs are answered from the database instead of the network.
 //
 // Invariants: a did:web DID is issued once, ever, and its document is served
 // for ever; one handle has one account; a private key is in the database only
 // wrapped by the master key, and is destroyed with its account; a password is
 // never compared in less time for an account that does not exist; what ends a
-// session (sign-out, password change, revoked app password) is obeyed by every
-// replica within PollEvery; a secret has no printable form.
+// session (sign-out, password change, revoked app password, removed login key)
+// is obeyed by every replica within PollEvery; an assertion opens one session; a
+// secret has no printable form.
 //
 // Does not: speak XRPC (pds maps the errors of errors.go to names), keep
 // repos, emit events, send mail. Creating or changing an account together with

@@ -44,8 +44,13 @@ var (
 	ErrPasswordUnfit = errors.New("password must have 8 to 256 bytes")
 	// ErrInvite: no invite code, an unknown, used up or disabled one (400 InvalidInviteCode).
 	ErrInvite = errors.New("invalid invite code")
-	// ErrNameTaken: the account has an app password of that name (400 DuplicateCreate).
-	ErrNameTaken = errors.New("app password name already used")
+	// ErrNameTaken: the account has an app password, or a login key, of that name
+	// (400 DuplicateCreate).
+	ErrNameTaken = errors.New("name already used")
+	// ErrKeyKnown: the account has the login key, or once had it (400 DuplicateCreate).
+	ErrKeyKnown = errors.New("login key is or was the account's")
+	// ErrProofUsed: the assertion has opened a session before (401 NonceNotUnique).
+	ErrProofUsed = errors.New("assertion was used before")
 
 	// ErrPLCRefused: the PLC directory said no (400 InvalidRequest, its words are in the error).
 	ErrPLCRefused = errors.New("plc directory refused the operation")
@@ -57,11 +62,12 @@ var (
 	// ErrMasterKey: what is stored was wrapped by another master key, or was
 	// altered. A host must not start like this.
 	ErrMasterKey = errors.New("stored keys do not open with this master key")
-	// ErrTooMany: the account has as many app passwords as it may (400 InvalidRequest).
-	ErrTooMany = errors.New("too many app passwords")
-	// ErrNameInvalid: the name of an app password is empty, too long or has
-	// control characters (400 InvalidRequest).
-	ErrNameInvalid = errors.New("app password name must have 1 to 128 bytes and no control characters")
+	// ErrTooMany: the account has as many app passwords, or login keys, as it may
+	// (400 InvalidRequest).
+	ErrTooMany = errors.New("too many app passwords or login keys")
+	// ErrNameInvalid: the name of an app password or login key is empty, too long
+	// or has control characters (400 InvalidRequest).
+	ErrNameInvalid = errors.New("name must have 1 to 128 bytes and no control characters")
 	// ErrInviteCount: codes or uses out of bounds (400 InvalidRequest).
 	ErrInviteCount = errors.New("want 1 to 500 invite codes of 1 to 100000 uses each")
 	// ErrRepoint: the new host or key of a did:web does not parse (400 InvalidRequest).

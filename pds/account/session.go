@@ -67,6 +67,7 @@ type sessionRow struct {
 	DID         string `gorm:"column:did"`
 	Scope       string
 	AppPassword *string
+	LoginKey    *string
 	CreatedAt   string
 	ExpiresAt   string
 	EndedAt     *string
@@ -95,7 +96,7 @@ func (s *Store) randomID() (string, error) {
 }
 
 // StartSession opens a session for an account that proved itself otherwise:
-// just created, or signed in by key.
+// just created.
 func (s *Store) StartSession(ctx context.Context, did syntax.DID, scope Scope) (Tokens, error) {
 	return s.startSession(ctx, did, scope, credential{})
 }
@@ -103,8 +104,10 @@ func (s *Store) StartSession(ctx context.Context, did syntax.DID, scope Scope) (
 // credential is what a sign-in showed; the zero value when it was none of
 // these.
 type credential struct {
-	passwordSetAt *string // of the password that was checked
-	appPassword   *string // its name
+	passwordSetAt *string   // of the password that was checked
+	appPassword   *string   // its name
+	loginKey      *string   // did:key
+	proof         *KeyProof // made with loginKey
 }
 
 // hold refuses a credential that was taken away since it was checked, and keeps
@@ -141,12 +144,17 @@ func (s *Store) startSession(ctx context.Context, did syntax.DID, scope Scope, s
 	}
 	now := s.cfg.Now()
 	expires := now.Add(RefreshLifetime)
-	session := sessionRow{SID: sid, DID: string(did), Scope: string(scope), AppPassword: shown.appPassword,
+	session := sessionRow{SID: sid, DID: string(did), Scope: string(scope), AppPassword: shown.appPassword, LoginKey: shown.loginKey,
 		CreatedAt: migrations.FormatTime(now), ExpiresAt: migrations.FormatTime(expires)}
 	refresh := refreshRow{JTI: jti, SID: sid, CreatedAt: session.CreatedAt, ExpiresAt: session.ExpiresAt}
 	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
 		if err := shown.hold(tx, did); err != nil {
 			return err
+		}
+		if shown.proof != nil {
+			if err := shown.proof.spend(tx, *shown.loginKey, session.CreatedAt); err != nil {
+				return err
+			}
 		}
 		if err := tx.Create(&session).Error; err != nil {
 			return err
@@ -390,8 +398,8 @@ func (s *Store) endSessionsTx(tx *gorm.DB, condition string, args ...any) (sids 
 // pruneBatch bounds one deleting transaction.
 const pruneBatch = 1000
 
-// Prune removes refresh tokens and sessions that nothing can use any more. Run
-// does it every hour.
+// Prune removes refresh tokens and sessions that nothing can use any more, and
+// assertions that are past their time. Run does it every hour.
 func (s *Store) Prune(ctx context.Context) error {
 	now := s.cfg.Now()
 	for _, dead := range []struct{ table, key, condition string }{
@@ -400,6 +408,7 @@ func (s *Store) Prune(ctx context.Context) error {
 		{"sessions", "sid", "expires_at <= ?"},
 		// An ended session is remembered until the last access token of it is dead.
 		{"sessions", "sid", "ended_at <= ?"},
+		{"used_assertions", "id", "expires_at <= ?"},
 	} {
 		before := migrations.FormatTime(now.Add(-AccessLifetime - pollOverlap))
 		query := fmt.Sprintf("DELETE FROM %[1]s WHERE %[2]s IN (SELECT %[2]s FROM %[1]s WHERE %[3]s LIMIT %[4]d)", dead.table, dead.key, dead.condition, pruneBatch)

@@ -82,8 +82,8 @@ func (s *Store) LiftSuspensionTx(ctx context.Context, tx *gorm.DB, did syntax.DI
 }
 
 // DeleteTx deletes for good: the handle is given up (that of a did:web stays
-// reserved), e-mail, password, app passwords and the private key are erased,
-// sessions end. The DID, its public key and the times stay.
+// reserved), e-mail, password, app passwords, login keys and the private key are
+// erased, sessions end. The DID, its public key and the times stay.
 func (s *Store) DeleteTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Account, error) {
 	now := s.nowText()
 	a, err := s.change(ctx, tx, did, map[string]any{
@@ -97,6 +97,7 @@ func (s *Store) DeleteTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Acco
 	for _, statement := range []string{
 		"UPDATE keys SET wrapped = NULL WHERE subject = ?",
 		"DELETE FROM app_passwords WHERE did = ?",
+		"DELETE FROM login_keys WHERE did = ?",
 	} {
 		if err := tx.Exec(statement, string(did)).Error; err != nil {
 			return Account{}, fmt.Errorf("delete account %s: %w", did, err)

@@ -1,0 +1,194 @@
+package account
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"herbarium.garden/migrations"
+)
+
+// maxLoginKeys is how many login keys an account may have at once: a sign-in
+// tries them all.
+const maxLoginKeys = 20
+
+// LoginKey is a public key that signs an account in: the private one never
+// leaves the agent.
+type LoginKey struct {
+	Name      string // of the keys that an account has, no two have the same
+	PublicKey atcrypto.PublicKey
+	Scope     Scope // of the sessions that it opens; never ScopeAccess
+	CreatedAt time.Time
+	LastUsed  *time.Time // last sign-in; nil before the first
+}
+
+type loginKeyRow struct {
+	DID        string `gorm:"column:did;primaryKey"`
+	PublicKey  string `gorm:"primaryKey"`
+	Name       string
+	Scope      string
+	CreatedAt  string
+	LastUsedAt *string
+	RevokedAt  *string
+}
+
+func (loginKeyRow) TableName() string { return "login_keys" }
+
+func (r loginKeyRow) loginKey() (LoginKey, error) {
+	key, err := atcrypto.ParsePublicDIDKey(r.PublicKey)
+	if err != nil {
+		return LoginKey{}, fmt.Errorf("login key %s of %s: %w", r.Name, r.DID, err)
+	}
+	k := LoginKey{Name: r.Name, PublicKey: key, Scope: Scope(r.Scope)}
+	if k.CreatedAt, err = migrations.ParseTime(r.CreatedAt); err != nil {
+		return LoginKey{}, fmt.Errorf("login key %s of %s: %w", r.Name, r.DID, err)
+	}
+	if k.LastUsed, err = maybeTime(r.LastUsedAt); err != nil {
+		return LoginKey{}, fmt.Errorf("login key %s of %s: %w", r.Name, r.DID, err)
+	}
+	return k, nil
+}
+
+// AddLoginKey registers a key. Its sessions get scope, which is one of an app
+// password: a key may act for the account, not manage it. ErrKeyKnown for a key
+// that the account has or once had, ErrNameTaken for a name that another key
+// has.
+func (s *Store) AddLoginKey(ctx context.Context, did syntax.DID, name string, key atcrypto.PublicKey, scope Scope) (LoginKey, error) {
+	if len(name) > maxNameLength || !printableName(name) {
+		return LoginKey{}, ErrNameInvalid
+	}
+	if scope != ScopeAppPass && scope != ScopeAppPassPrivileged {
+		return LoginKey{}, fmt.Errorf("add login key of %s: scope %q is not one of an app password", did, scope)
+	}
+	row := loginKeyRow{DID: string(did), PublicKey: key.DIDKey(), Name: name, Scope: string(scope), CreatedAt: s.nowText()}
+	err := s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
+		if alive, err := exists(ctx, tx, "accounts", "did = ? AND deleted_at IS NULL", string(did)); err != nil || !alive {
+			return errors.Join(err, ErrNotFound)
+		}
+		var count int64
+		if err := tx.Model(&loginKeyRow{}).Where("did = ? AND revoked_at IS NULL", string(did)).Count(&count).Error; err != nil {
+			return err
+		}
+		if count >= maxLoginKeys {
+			return ErrTooMany
+		}
+		created := tx.Clauses(clause.OnConflict{DoNothing: true}).Create(&row)
+		if created.Error != nil || created.RowsAffected == 1 {
+			return created.Error
+		}
+		if known, err := exists(ctx, tx, "login_keys", "did = ? AND public_key = ?", string(did), row.PublicKey); err != nil || known {
+			return errors.Join(err, ErrKeyKnown)
+		}
+		return ErrNameTaken
+	})
+	if err != nil {
+		return LoginKey{}, fmt.Errorf("add login key of %s: %w", did, err)
+	}
+	return row.loginKey()
+}
+
+// ListLoginKeys lists the keys that sign the account in, maxLoginKeys at most,
+// by name.
+func (s *Store) ListLoginKeys(ctx context.Context, did syntax.DID) ([]LoginKey, error) {
+	var rows []loginKeyRow
+	err := s.cfg.DB.Read.WithContext(ctx).Where("did = ? AND revoked_at IS NULL", string(did)).Order("name").Limit(maxLoginKeys).Find(&rows).Error
+	if err != nil {
+		return nil, fmt.Errorf("list login keys of %s: %w", did, err)
+	}
+	keys := make([]LoginKey, len(rows))
+	for i, row := range rows {
+		if keys[i], err = row.loginKey(); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+// RemoveLoginKey takes a key away, for good, and ends the sessions that it
+// opened. That the account has no such key is no error.
+func (s *Store) RemoveLoginKey(ctx context.Context, did syntax.DID, key atcrypto.PublicKey) error {
+	return s.endSessions(ctx, func(tx *gorm.DB) error {
+		return tx.Exec("UPDATE login_keys SET revoked_at = ? WHERE did = ? AND public_key = ? AND revoked_at IS NULL",
+			s.nowText(), string(did), key.DIDKey()).Error
+	}, "did = ? AND login_key = ?", string(did), key.DIDKey())
+}
+
+// KeyProof is an assertion that an account signs in with. Its claims have been
+// checked, its signature has not.
+type KeyProof struct {
+	DID      syntax.DID
+	ID       string    // jti: the proof is good once
+	Expires  time.Time // it is refused anyway from then on
+	SignedBy func(key atcrypto.PublicKey) bool
+}
+
+// LoginWithKey opens a session for an account that one of its login keys
+// signed for. ErrCredentials for an unknown account, a deleted one and a
+// signature by another key alike; ErrProofUsed for a proof that has opened a
+// session before; ErrTakenDown and ErrSuspended as Login. A deactivated account
+// signs in.
+func (s *Store) LoginWithKey(ctx context.Context, proof KeyProof) (Account, Tokens, error) {
+	keys, err := s.ListLoginKeys(ctx, proof.DID)
+	if err != nil {
+		return Account{}, Tokens{}, err
+	}
+	var found *LoginKey
+	for i := range keys {
+		if proof.SignedBy(keys[i].PublicKey) {
+			found = &keys[i]
+			break
+		}
+	}
+	if found == nil {
+		return Account{}, Tokens{}, ErrCredentials
+	}
+	a, err := s.Get(ctx, proof.DID)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return Account{}, Tokens{}, ErrCredentials
+	case err != nil:
+		return Account{}, Tokens{}, err
+	}
+	switch a.Status {
+	case Deleted:
+		return Account{}, Tokens{}, ErrCredentials
+	case TakenDown:
+		return Account{}, Tokens{}, ErrTakenDown
+	case Suspended:
+		return Account{}, Tokens{}, ErrSuspended
+	}
+	publicKey := found.PublicKey.DIDKey()
+	tokens, err := s.startSession(ctx, proof.DID, found.Scope, credential{loginKey: &publicKey, proof: &proof})
+	return a, tokens, err
+}
+
+// spend notes the sign-in with a key and makes the proof useless from now on,
+// inside the caller's transaction (tx), which holds the key as it is until the
+// commit. ErrCredentials if the key was removed since it was tried.
+func (p *KeyProof) spend(tx *gorm.DB, publicKey, now string) error {
+	used := tx.Exec("UPDATE login_keys SET last_used_at = ? WHERE did = ? AND public_key = ? AND revoked_at IS NULL", now, string(p.DID), publicKey)
+	switch {
+	case used.Error != nil:
+		return used.Error
+	case used.RowsAffected == 0:
+		return ErrCredentials
+	}
+	sum := sha256.Sum256([]byte(string(p.DID) + "\x00" + p.ID))
+	spent := tx.Exec("INSERT INTO used_assertions (id, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
+		base64.RawURLEncoding.EncodeToString(sum[:]), migrations.FormatTime(p.Expires))
+	switch {
+	case spent.Error != nil:
+		return spent.Error
+	case spent.RowsAffected == 0:
+		return ErrProofUsed
+	}
+	return nil
+}
