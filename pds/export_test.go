@@ -3,6 +3,7 @@ package pds
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
@@ -35,4 +36,17 @@ func NewProxyClient(devLoopback bool) *http.Client { return newProxyClient(devLo
 func ReadAssertion(service syntax.DID, assertion string, now time.Time) (signedBy func(atcrypto.PublicKey) bool, err error) {
 	t, err := assertionRules(service).read(assertion, keyLoginMethod, now)
 	return t.signedBy, err
+}
+
+// LimitKeys takes a point of each of n keys from one limit and answers how many
+// keys it then counts for.
+func LimitKeys(n int) (int, error) {
+	l, err := newLimiter(Limits{Requests: Limit{1, time.Minute}}, time.Now)
+	if err != nil {
+		return 0, err
+	}
+	for i := range n {
+		l.take(l.requests, strconv.Itoa(i), 1)
+	}
+	return l.requests[0].windows.Len(), nil
 }

@@ -185,3 +185,9 @@ func TestNoLimitsNoHeaders(t *testing.T) {
 		require.Empty(t, r.Header.Get("ratelimit-limit"))
 	})
 }
+
+func TestLimitsAreBoundedInMemory(t *testing.T) {
+	keys, err := pds.LimitKeys(70_000)
+	require.NoError(t, err)
+	require.Equal(t, 65_536, keys)
+}

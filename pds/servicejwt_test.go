@@ -143,9 +143,10 @@ func TestServiceTokenIsGoodOnce(t *testing.T) {
 func TestServiceTokenForgeries(t *testing.T) {
 	t.Parallel()
 	keys := bothKeys(t)
+	now := time.Now() // stands still: the parallel subtests may wait longer than a token lives
 	dir := directoryOf(t, theIssuer, keys["p256"])
 	claims := pds.ServiceClaims{
-		Issuer: string(theIssuer), Audience: string(theService), Method: theMethod, Expires: time.Now().Add(time.Minute).Unix(),
+		Issuer: string(theIssuer), Audience: string(theService), Method: theMethod, Expires: now.Add(time.Minute).Unix(),
 	}
 	good, err := pds.SignServiceJWT(keys["p256"], claims)
 	require.NoError(t, err)
@@ -174,7 +175,7 @@ func TestServiceTokenForgeries(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			verify, err := pds.NewServiceVerifier(theService, dir, time.Now)
+			verify, err := pds.NewServiceVerifier(theService, dir, func() time.Time { return now })
 			require.NoError(t, err)
 			_, err = verify(t.Context(), tc.token, theMethod)
 			requireName(t, tc.want, err)

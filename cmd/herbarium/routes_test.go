@@ -72,3 +72,17 @@ func TestRoutesWithoutACredential(t *testing.T) {
 		})
 	}
 }
+
+func TestRateLimitsAreOnUnlessSwitchedOff(t *testing.T) {
+	for setting, want := range map[string]string{"": "30000", "HERBARIUM_RATE_LIMITS=off": ""} {
+		cfg, err := config.Load(config.Input{Environ: []string{"HERBARIUM_DATA_DIR=" + t.TempDir(), setting}})
+		require.NoError(t, err)
+		s, err := assemble(t.Context(), cfg, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		answer := httptest.NewRecorder()
+		s.api.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/xrpc/com.atproto.server.describeServer", nil))
+		require.Equal(t, http.StatusOK, answer.Code)
+		require.Equal(t, want, answer.Header().Get("ratelimit-limit"), "with %q", setting)
+		require.NoError(t, s.close())
+	}
+}
