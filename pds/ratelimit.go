@@ -44,16 +44,17 @@ func DefaultLimits() Limits {
 	}
 }
 
-// writePoints is what one write costs, as at the reference host. A write that
-// is refused before it reaches the repo costs nothing.
+// writePoints is what one write costs, as at the reference host, whatever the
+// repo makes of it. A write that is refused before it reaches the repo costs
+// nothing.
 func writePoints(action lexicons.Action) int64 {
 	switch action {
-	case lexicons.Create:
-		return 3
-	case lexicons.Delete:
-		return 1
-	default: // an update, or a put, whatever becomes of it
+	case lexicons.Update, repostore.Put:
 		return 2
+	case lexicons.Delete, repostore.Remove:
+		return 1
+	default:
+		return 3
 	}
 }
 

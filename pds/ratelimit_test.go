@@ -150,14 +150,14 @@ func TestWritesAreLimitedByAccount(t *testing.T) {
 		created := h.create(t, a, note, record("one"), "rkey", "one") // 3
 		created.ok(t)
 		created.standing(t, hour, 9, began.Add(time.Hour))
-		put := h.put(t, a, note, "one", record("two")) // 2
+		put := h.put(t, a, note, "two", record("two")) // 2
 		put.ok(t)
 		put.standing(t, hour, 7, began.Add(time.Hour))
 		h.create(t, a, note, object{"$type": "org.example.other"}).refused(t, 400, "InvalidRequest") // costs nothing
 
 		tooMuch := h.apply(t, a, []object{creating(note, "", record("a")), creating(note, "", record("b")), updating(note, "one", record("c"))}) // 8
 		tooMuch.limited(t, hour, 7, began.Add(time.Hour), time0.Now())
-		batch := h.apply(t, a, []object{creating(note, "b", record("b")), updating(note, "one", record("c")), deleting(note, "none")}) // 6
+		batch := h.apply(t, a, []object{creating(note, "b", record("b")), updating(note, "one", record("c")), deleting(note, "two")}) // 6
 		batch.ok(t)
 		batch.standing(t, hour, 1, began.Add(time.Hour))
 		deleted := h.delete(t, a, note, "one") // 1
