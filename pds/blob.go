@@ -84,7 +84,8 @@ func uploadError(err error, limit int64) error {
 }
 
 type listMissingBlobsOutput struct {
-	Blobs []missingBlob `json:"blobs"`
+	Cursor string        `json:"cursor,omitempty"`
+	Blobs  []missingBlob `json:"blobs"`
 }
 
 type missingBlob struct {
@@ -92,10 +93,28 @@ type missingBlob struct {
 	RecordURI syntax.ATURI `json:"recordUri"`
 }
 
-// listMissingBlobs has nothing to list: the repo takes no reference to a blob
-// that was not uploaded first.
-func (p *PDS) listMissingBlobs(context.Context, xrpc.Viewer, cursorParams) (*listMissingBlobsOutput, error) {
-	return &listMissingBlobsOutput{}, nil
+// listMissingBlobs lists what the records of an imported repo refer to and
+// nobody has uploaded yet. Any other write uploads its blobs first.
+func (p *PDS) listMissingBlobs(ctx context.Context, v xrpc.Viewer, in cursorParams) (*listMissingBlobsOutput, error) {
+	after := cid.Undef
+	if in.Cursor != "" {
+		var err error
+		if after, err = parseCID("cursor", syntax.CID(in.Cursor)); err != nil {
+			return nil, err
+		}
+	}
+	missing, err := p.repos.MissingBlobs(ctx, v.DID, after, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &listMissingBlobsOutput{Blobs: make([]missingBlob, len(missing))}
+	for i, b := range missing {
+		out.Blobs[i] = missingBlob{CID: b.CID.String(), RecordURI: b.RecordURI}
+	}
+	if len(missing) == in.Limit {
+		out.Cursor = out.Blobs[len(missing)-1].CID
+	}
+	return out, nil
 }
 
 type getBlobParams struct {

@@ -58,6 +58,8 @@ var answers = []answer{
 	{repostore.ErrCommitTooBig, 400, "InvalidRequest", ""},
 	{repostore.ErrBlobNotFound, 400, "BlobNotFound", "Blob not found; check the CID, and that a record of this repo refers to it"},
 	{repostore.ErrRepoExists, 400, "InvalidRequest", "the DID has a repo here already; sign in to its account"},
+	{repostore.ErrBadCAR, 400, "InvalidRequest", ""},
+	{repostore.ErrBlockNotFound, 400, "BlockNotFound", ""},
 	{repostore.ErrContended, 503, "ServiceUnavailable", "others write to this repo all the time; try again"},
 	{repostore.ErrClosed, 503, "ServiceUnavailable", "the server is shutting down; try again shortly"},
 }

@@ -39,7 +39,7 @@ func (p *PDS) checkAccountStatus(ctx context.Context, v xrpc.Viewer, _ xrpc.None
 	return &checkAccountStatusOutput{
 		Activated: v.Active, ValidDID: p.checkDocument(ctx, v.DID) == nil,
 		RepoCommit: head.Commit.String(), RepoRev: head.Rev.String(), RepoBlocks: counts.Blocks, IndexedRecords: counts.Records,
-		ExpectedBlobs: counts.Blobs, ImportedBlobs: counts.Blobs, // a reference without its blob cannot be stored
+		ExpectedBlobs: counts.Blobs + counts.Awaited, ImportedBlobs: counts.Blobs,
 	}, nil
 }
 

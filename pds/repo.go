@@ -22,6 +22,7 @@ func (p *PDS) registerRepo(s *xrpc.Server) error {
 		xrpc.Procedure(s, "com.atproto.repo.putRecord", xrpc.AccessToken, p.putRecord),
 		xrpc.Procedure(s, "com.atproto.repo.deleteRecord", xrpc.AccessToken, p.deleteRecord),
 		xrpc.Procedure(s, "com.atproto.repo.applyWrites", xrpc.AccessToken, p.applyWrites),
+		xrpc.Upload(s, "com.atproto.repo.importRepo", xrpc.AccessToken, p.importRepo, xrpc.MaxBody(repostore.MaxImportBytes)),
 		xrpc.Procedure(s, "garden.herbarium.validateRecord", xrpc.AccessToken, p.validateRecord),
 		xrpc.Query(s, "com.atproto.repo.getRecord", xrpc.Read, p.getRecord),
 		xrpc.Query(s, "com.atproto.repo.listRecords", xrpc.Read, p.listRecords),

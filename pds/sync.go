@@ -19,6 +19,7 @@ func (p *PDS) registerSync(s *xrpc.Server) error {
 	return errors.Join(
 		xrpc.Stream(s, "com.atproto.sync.getRepo", xrpc.Read, p.getRepo),
 		xrpc.Stream(s, "com.atproto.sync.getRecord", xrpc.Read, p.proveRecord),
+		xrpc.Stream(s, "com.atproto.sync.getBlocks", xrpc.Read, p.getBlocks),
 		xrpc.Query(s, "com.atproto.sync.getLatestCommit", xrpc.Read, p.getLatestCommit),
 		xrpc.Query(s, "com.atproto.sync.getRepoStatus", xrpc.Read, p.getRepoStatus),
 		xrpc.Query(s, "com.atproto.sync.listRepos", xrpc.Read, p.listRepos),
@@ -64,6 +65,26 @@ func (p *PDS) proveRecord(ctx context.Context, call *xrpc.Call, in proveRecordPa
 	out := carWriter{to: call.Writer}
 	defer out.end()
 	return p.repos.ProveRecord(ctx, a.DID, in.Collection, in.RecordKey, &out)
+}
+
+type getBlocksParams struct {
+	DID  syntax.DID `param:"did"`
+	CIDs []cid.Cid  `param:"cids"`
+}
+
+// getBlocks answers blocks of the repo's present state, by CID: all that are
+// asked for, or none.
+func (p *PDS) getBlocks(ctx context.Context, call *xrpc.Call, in getBlocksParams) error {
+	if len(in.CIDs) > repostore.MaxBlocks {
+		return xrpc.InvalidRequest("cids has %d items; ask for at most %d at a time", len(in.CIDs), repostore.MaxBlocks)
+	}
+	a, err := p.openRepo(ctx, call.Viewer, in.DID.AtIdentifier())
+	if err != nil {
+		return err
+	}
+	out := carWriter{to: call.Writer}
+	defer out.end()
+	return p.repos.ExportBlocks(ctx, a.DID, in.CIDs, &out)
 }
 
 // carPatience is how long a client may take for one piece of a CAR (64 KiB at

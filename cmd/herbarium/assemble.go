@@ -141,7 +141,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	if err := sameHistory(ctx, s.events, idx); err != nil {
 		return nil, err
 	}
-	if s.repos, err = repostore.New(repostore.Config{DB: pdsDB, Sequencer: s.events, Rules: rules, Keys: s.accounts}); err != nil {
+	if s.repos, err = repostore.New(repostore.Config{DB: pdsDB, Sequencer: s.events, Rules: rules, Keys: s.accounts, SpoolDir: s.cfg.SpoolDir}); err != nil {
 		return nil, err
 	}
 	blobs, err := s.openBlobs(ctx)

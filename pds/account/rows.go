@@ -131,6 +131,16 @@ func maybeTime(s *string) (*time.Time, error) {
 	return &t, nil
 }
 
+// GetTx answers an account as the caller's transaction (tx) sees it, past what
+// is remembered; ErrNotFound.
+func (s *Store) GetTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Account, error) {
+	row, err := find(ctx, tx.WithContext(ctx), "did = ?", string(did))
+	if err != nil {
+		return Account{}, err
+	}
+	return row.account()
+}
+
 // Get answers the account of a DID, deleted ones included. It comes from
 // memory while Run keeps that fresh.
 func (s *Store) Get(ctx context.Context, did syntax.DID) (Account, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
+	"gorm.io/gorm"
 
 	"herbarium.garden/migrations"
 )
@@ -23,23 +24,97 @@ type Blob struct {
 // AddBlob records an upload whose bytes are durable already, and answers what is
 // on record of it now; UploadedAt is set here. The blob is temporary until a
 // record references it; uploading it again renews its grace, and tells its type
-// anew unless a record relies on the old one. ErrRepoNotFound.
+// anew unless a record relies on the old one. Records that await it reference it
+// from then on. ErrRepoNotFound.
 func (s *Store) AddBlob(ctx context.Context, did syntax.DID, b Blob) (Blob, error) {
 	b.UploadedAt = s.now()
+	var repoID int64
 	added, err := one(s.db.Write.WithContext(ctx), `INSERT INTO blobs (repo_id, cid, mime_type, size, uploaded_at)
 		SELECT id, ?, ?, ?, ? FROM repos WHERE did = ?
 		ON CONFLICT (repo_id, cid) DO UPDATE SET uploaded_at = excluded.uploaded_at, mime_type = CASE
 			WHEN EXISTS (SELECT 1 FROM blob_refs r WHERE r.repo_id = blobs.repo_id AND r.cid = blobs.cid)
 			THEN blobs.mime_type ELSE excluded.mime_type END
-		RETURNING mime_type, size`,
-		[]any{b.CID.Bytes(), b.MimeType, b.Size, migrations.FormatTime(b.UploadedAt), string(did)}, &b.MimeType, &b.Size)
+		RETURNING repo_id, mime_type, size`,
+		[]any{b.CID.Bytes(), b.MimeType, b.Size, migrations.FormatTime(b.UploadedAt), string(did)}, &repoID, &b.MimeType, &b.Size)
 	if err != nil {
 		return Blob{}, fmt.Errorf("add blob %s of %s: %w", b.CID, did, err)
 	}
 	if !added {
 		return Blob{}, fmt.Errorf("%w: %s", ErrRepoNotFound, did)
 	}
+	var awaited bool
+	_, err = one(s.db.Read.WithContext(ctx), "SELECT EXISTS (SELECT 1 FROM awaited_blobs WHERE repo_id = ? AND cid = ?)", []any{repoID, b.CID.Bytes()}, &awaited)
+	if err == nil && awaited {
+		err = s.adopt(ctx, repoID)
+	}
+	if err != nil {
+		return Blob{}, fmt.Errorf("add blob %s of %s: %w", b.CID, did, err)
+	}
 	return b, nil
+}
+
+// adopt makes references of what was awaited and is here now. An upload calls
+// it once its blob is committed, an import once its references are: so
+// whichever of the two commits last finds what the other did.
+func (s *Store) adopt(ctx context.Context, repoID int64) error {
+	return s.db.Tx(ctx, func(tx *gorm.DB) error {
+		var refs []any
+		err := each(tx, func(rows *sql.Rows) error {
+			var (
+				key       []byte
+				path, rev string
+			)
+			err := rows.Scan(&key, &path, &rev)
+			refs = append(refs, repoID, key, path, rev)
+			return err
+		}, `DELETE FROM awaited_blobs WHERE repo_id = ? AND EXISTS (
+				SELECT 1 FROM blobs b WHERE b.repo_id = awaited_blobs.repo_id AND b.cid = awaited_blobs.cid)
+			RETURNING cid, path, rev`, repoID)
+		if err != nil {
+			return fmt.Errorf("adopt awaited blobs: %w", err)
+		}
+		if err := insertBlobRefs.run(tx, refs); err != nil {
+			return fmt.Errorf("adopt awaited blobs: %w", err)
+		}
+		return nil
+	})
+}
+
+// MissingBlob is a blob that a record of an imported repo names and that was
+// not uploaded yet.
+type MissingBlob struct {
+	CID       cid.Cid
+	RecordURI syntax.ATURI // one of the records that name it
+}
+
+// MissingBlobs lists the awaited blobs, in the order of the bytes of their
+// CIDs, after cursor (cid.Undef for the first page). ErrRepoNotFound.
+func (s *Store) MissingBlobs(ctx context.Context, did syntax.DID, cursor cid.Cid, limit int) ([]MissingBlob, error) {
+	row, err := reader{s.db.Read}.repo(ctx, did)
+	if err != nil {
+		return nil, err
+	}
+	after := []byte{} // not nil, which would be NULL
+	if cursor.Defined() {
+		after = cursor.Bytes()
+	}
+	var list []MissingBlob
+	err = each(s.db.Read.WithContext(ctx), func(rows *sql.Rows) error {
+		var (
+			key  []byte
+			path string
+		)
+		if err := rows.Scan(&key, &path); err != nil {
+			return err
+		}
+		c, err := castCID(key)
+		list = append(list, MissingBlob{CID: c, RecordURI: recordURI(did, path)})
+		return err
+	}, "SELECT cid, min(path) FROM awaited_blobs WHERE repo_id = ? AND cid > ? GROUP BY cid ORDER BY cid LIMIT ?", row.id, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list missing blobs of %s: %w", did, err)
+	}
+	return list, nil
 }
 
 // GetBlob answers an uploaded blob and whether a record references it, without

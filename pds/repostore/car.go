@@ -15,6 +15,10 @@ var (
 	carHeadEnd   = []byte("\x67version\x01")
 )
 
+// carHeadRootless is the header of a CAR that is a heap of blocks: the DAG-CBOR
+// of {roots: [], version: 1} behind its length.
+var carHeadRootless = []byte("\x11\xa2\x65roots\x80\x67version\x01")
+
 // commitCIDLength is that of a CIDv1 of DAG-CBOR under SHA-256.
 const commitCIDLength = 36
 

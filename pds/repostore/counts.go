@@ -12,6 +12,7 @@ type Counts struct {
 	Blocks  int64 // the commit, the MST nodes, and the records' blocks by CID
 	Records int64
 	Blobs   int64 // referenced ones
+	Awaited int64 // blobs that records name and that were not uploaded yet
 }
 
 // Counts counts what the repo of did holds; ErrRepoNotFound. It reads as much
@@ -25,8 +26,9 @@ func (s *Store) Counts(ctx context.Context, did syntax.DID) (Counts, error) {
 	_, err = one(s.db.Read.WithContext(ctx), `SELECT
 		1 + (SELECT count(*) FROM nodes WHERE repo_id = ?) + (SELECT count(DISTINCT cid) FROM records WHERE repo_id = ?),
 		(SELECT count(*) FROM records WHERE repo_id = ?),
-		(SELECT count(DISTINCT cid) FROM blob_refs WHERE repo_id = ?)`,
-		[]any{row.id, row.id, row.id, row.id}, &c.Blocks, &c.Records, &c.Blobs)
+		(SELECT count(DISTINCT cid) FROM blob_refs WHERE repo_id = ?),
+		(SELECT count(DISTINCT cid) FROM awaited_blobs WHERE repo_id = ?)`,
+		[]any{row.id, row.id, row.id, row.id, row.id}, &c.Blocks, &c.Records, &c.Blobs, &c.Awaited)
 	if err != nil {
 		return Counts{}, fmt.Errorf("count repo %s: %w", did, err)
 	}

@@ -32,13 +32,20 @@
 // the records by path, the tables give the tree in depth-first pre-order,
 // which is how a CAR is streamed.
 //
+// # Imports
+//
+// An import (Import) does not pass through the committer: it takes the DID's
+// turn, waits until nothing of the DID is on its way, and replaces the repo in
+// a transaction of its own, in one commit without a #commit event.
+//
 // # Invariants
 //
 // Head, nodes, records, blob references and event commit together. The rev of
 // a repo strictly increases. A reference to a blob exists only beside the
-// blob's row (a foreign key). Bytes of records and commits are served as they
-// were stored. What a refusal or a no-op is based on was committed. A
-// tombstone outlives its repo.
+// blob's row (a foreign key); what an imported record names before its upload is
+// awaited instead. Bytes of records and commits are served as they were stored.
+// What a refusal or a no-op is based on was committed. A tombstone outlives its
+// repo.
 //
 // # Does not
 //

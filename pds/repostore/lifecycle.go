@@ -61,9 +61,11 @@ func (s *Store) CreateRepo(ctx context.Context, tx *gorm.DB, did syntax.DID, key
 }
 
 // SyncDraft makes the #sync that says what the repo of did is now, inside the
-// caller's transaction (tx): for the activation of an account. ErrRepoNotFound.
+// caller's transaction (tx): for the activation of an account. It locks the
+// repo, so that an import either comes before it, and is in it, or finds the
+// account active. ErrRepoNotFound.
 func (s *Store) SyncDraft(ctx context.Context, tx *gorm.DB, did syntax.DID) (sequencer.SyncDraft, error) {
-	row, err := reader{tx}.repo(ctx, did)
+	row, err := reader{tx}.lockedRepo(ctx, did)
 	if err != nil {
 		return sequencer.SyncDraft{}, err
 	}
@@ -109,7 +111,7 @@ func (s *Store) DeleteRepo(ctx context.Context, tx *gorm.DB, did syntax.DID) err
 			return fmt.Errorf("delete repo %s: leave tombstones: %w", did, err)
 		}
 	}
-	for _, table := range []string{"blob_refs", "blobs", "records", "nodes"} {
+	for _, table := range []string{"blob_refs", "awaited_blobs", "blobs", "records", "nodes"} {
 		if err := tx.Exec("DELETE FROM "+table+" WHERE repo_id = ?", id).Error; err != nil {
 			return fmt.Errorf("delete repo %s: %s: %w", did, table, err)
 		}

@@ -67,6 +67,8 @@ var (
 		" ON CONFLICT (repo_id, path) DO UPDATE SET cid = excluded.cid, rev = excluded.rev, block = excluded.block")
 	insertBlobRefs = newInsertion("blob_refs (repo_id, cid, path, rev)", 4,
 		" ON CONFLICT (repo_id, cid, path) DO UPDATE SET rev = excluded.rev")
+	insertAwaited = newInsertion("awaited_blobs (repo_id, cid, path, rev)", 4,
+		" ON CONFLICT (repo_id, cid, path) DO UPDATE SET rev = excluded.rev")
 	insertTombstones = newInsertion("tombstones (did, path, cid, deleted_at)", 4,
 		" ON CONFLICT (did, path) DO UPDATE SET cid = excluded.cid, deleted_at = excluded.deleted_at")
 	insertSupersedes = newInsertion("supersedes (did, successor, target, target_cid)", 4,
@@ -75,8 +77,8 @@ var (
 
 // rows are the values that chains add, gathered so that many repos share a statement.
 type rows struct {
-	tx                                               *gorm.DB
-	nodes, records, blobRefs, tombstones, supersedes []any
+	tx                                                        *gorm.DB
+	nodes, records, blobRefs, awaited, tombstones, supersedes []any
 }
 
 // persist stores what the chains change. Rows that go are removed at once,
@@ -95,6 +97,12 @@ func persist(tx *gorm.DB, chains []*commitChain) error {
 			return fmt.Errorf("remove tombstones: %w", err)
 		}
 	}
+	return r.insert()
+}
+
+// insert stores the rows that were gathered. errConflict: a blob that one of
+// them references went away after it was looked up.
+func (r *rows) insert() error {
 	for _, part := range []struct {
 		name string
 		into insertion
@@ -103,10 +111,11 @@ func persist(tx *gorm.DB, chains []*commitChain) error {
 		{"MST nodes", insertNodes, r.nodes},
 		{"records", insertRecords, r.records},
 		{"blob references", insertBlobRefs, r.blobRefs},
+		{"awaited blobs", insertAwaited, r.awaited},
 		{"tombstones", insertTombstones, r.tombstones},
 		{"supersedes edges", insertSupersedes, r.supersedes},
 	} {
-		err := part.into.run(tx, part.args)
+		err := part.into.run(r.tx, part.args)
 		if errors.Is(err, gorm.ErrForeignKeyViolated) {
 			// A sweep took the blob after it was looked up: prepare again and say so.
 			return errConflict
@@ -134,7 +143,7 @@ func (r *rows) takeNodes(repoID int64, nodes map[position]nodeAt) error {
 func (r *rows) takeRecords(repoID int64, records map[string]*recordChange) error {
 	for path, change := range records {
 		if !change.fresh {
-			if err := r.tx.Exec("DELETE FROM blob_refs WHERE repo_id = ? AND path = ?", repoID, path).Error; err != nil {
+			if err := forgetReferences(r.tx, repoID, path); err != nil {
 				return err
 			}
 		}
@@ -152,6 +161,18 @@ func (r *rows) takeRecords(repoID int64, records map[string]*recordChange) error
 			}
 			seen[ref.CID] = struct{}{}
 			r.blobRefs = append(r.blobRefs, repoID, ref.CID.Bytes(), path, string(change.rev))
+		}
+	}
+	return nil
+}
+
+// forgetReferences removes what a record says of blobs. Awaited ones come
+// first: an upload that makes one a reference has then ended before the
+// references go (AddBlob).
+func forgetReferences(tx *gorm.DB, repoID int64, path string) error {
+	for _, table := range []string{"awaited_blobs", "blob_refs"} {
+		if err := tx.Exec("DELETE FROM "+table+" WHERE repo_id = ? AND path = ?", repoID, path).Error; err != nil {
+			return fmt.Errorf("remove blob references: %w", err)
 		}
 	}
 	return nil

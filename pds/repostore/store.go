@@ -38,6 +38,8 @@ var (
 	ErrBlobNotFound   = errors.New("blob not found")
 	// ErrRepoExists is CreateRepo's answer for a DID that has a repo.
 	ErrRepoExists = errors.New("repo exists already")
+	// ErrBadCAR is Import's answer for a file that is not a whole, canonical and signed repo of the DID.
+	ErrBadCAR = errors.New("the CAR cannot be imported")
 )
 
 // Errors that no client can mend.
@@ -65,7 +67,9 @@ type Config struct {
 
 	// CachedNodes bounds the decoded MST nodes kept in memory; DefaultCachedNodes when zero.
 	CachedNodes int
-	Now         func() time.Time // time.Now when nil
+	// SpoolDir is where CARs lie while they are imported; that of the system when empty.
+	SpoolDir string
+	Now      func() time.Time // time.Now when nil
 }
 
 // DefaultCachedNodes is some 20 MB of nodes.
@@ -79,6 +83,10 @@ const cachedNodeBytes = 4 << 10
 // maxExports bounds the exports that run at once. Each holds a connection for
 // as long as its client reads.
 const maxExports = 4
+
+// maxImports bounds the imports that run at once. Each may hold 50 MB (see
+// maxImportBlocks), and as much disk as its CAR has bytes.
+const maxImports = 2
 
 // cachedHeads bounds the heads of idle repos kept in memory.
 const cachedHeads = 4096
@@ -101,6 +109,8 @@ type Store struct {
 	nodes   *lru.Cache[cid.Cid, *storedNode] // by content: never stale
 	queue   queue
 	exports chan struct{} // has room for maxExports tokens
+	imports chan struct{} // has room for maxImports tokens
+	spool   string        // directory
 
 	mu     sync.Mutex
 	actors map[syntax.DID]*actor           // of DIDs that write just now; guarded by mu
@@ -141,6 +151,7 @@ func New(cfg Config) (*Store, error) {
 		db: cfg.DB, sequencer: cfg.Sequencer, rules: cfg.Rules, keys: cfg.Keys, now: cfg.Now,
 		nodes: nodes, heads: heads, actors: map[syntax.DID]*actor{},
 		queue: queue{wake: make(chan struct{}, 1)}, exports: make(chan struct{}, maxExports),
+		imports: make(chan struct{}, maxImports), spool: cfg.SpoolDir,
 	}, nil
 }
 
