@@ -61,6 +61,7 @@ var answers = []answer{
 	{repostore.ErrBadCAR, 400, "InvalidRequest", ""},
 	{repostore.ErrBlockNotFound, 400, "BlockNotFound", ""},
 	{repostore.ErrContended, 503, "ServiceUnavailable", "others write to this repo all the time; try again"},
+	{repostore.ErrImportSlow, 503, "ServiceUnavailable", "the import took too long; try again when this host has less to do"},
 	{repostore.ErrClosed, 503, "ServiceUnavailable", "the server is shutting down; try again shortly"},
 }
 

@@ -1,6 +1,7 @@
 package repostore_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"sync"
@@ -8,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/stretchr/testify/require"
 
+	"herbarium.garden/lexicons"
 	"herbarium.garden/migrations"
 	"herbarium.garden/migrations/dbtest"
 	"herbarium.garden/pds/repostore"
@@ -142,4 +145,32 @@ func report(b *testing.B, took []time.Duration, before time.Duration) {
 	b.ReportMetric(at(0.99), "p99-ms")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "creates/s")
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkImport imports a repo of 20,000 records into an empty one.
+//
+//	go test ./pds/repostore -run - -bench Import -benchtime 3x
+func BenchmarkImport(b *testing.B) {
+	const size = 20_000
+	for _, dialect := range []migrations.Dialect{migrations.SQLite, migrations.Postgres} {
+		b.Run(string(dialect), func(b *testing.B) {
+			h := newHost(b, dbtest.Open(b, migrations.PDS, dialect))
+			records := make(map[string]*lexicons.Record, size)
+			for n := range size {
+				records["com.example.note/"+tid(n)] = note(b, fmt.Sprintf("%300d", n))
+			}
+			var took time.Duration
+			imported := 0
+			for b.Loop() {
+				did := h.account(fmt.Sprint("scout", imported))
+				car := handmade(b, h, did, records)
+				start := time.Now()
+				result, err := h.Import(b.Context(), did, bytes.NewReader(car), repostore.ImportOptions{Keys: []atcrypto.PublicKey{h.publicKey(did)}})
+				require.NoError(b, err)
+				took += time.Since(start)
+				imported += result.Created
+			}
+			b.ReportMetric(float64(imported)/took.Seconds(), "records/s")
+		})
+	}
 }

@@ -88,6 +88,9 @@ func (s *Store) Import(ctx context.Context, did syntax.DID, car io.Reader, opts 
 	// Whatever comes of it, the next write reads what is stored.
 	defer a.drop()
 	repoID, result, err := s.replace(ctx, foreign, opts)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", ErrImportSlow, err)
+	}
 	if err == nil && result.Commit != nil {
 		err = s.adopt(ctx, repoID)
 	}

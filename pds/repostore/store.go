@@ -46,6 +46,9 @@ var (
 var (
 	// ErrContended says that other writers of the same repo won every attempt.
 	ErrContended = errors.New("repostore: the repo changed at each attempt")
+	// ErrImportSlow says that an import's transaction took longer than it may
+	// keep others waiting.
+	ErrImportSlow = errors.New("repostore: the import took too long")
 	// ErrCorrupt says that stored bytes are not what their CID says.
 	ErrCorrupt = errors.New("repostore: stored repo is corrupt")
 	// ErrClosed says that the committer does not run any more.
