@@ -2,7 +2,6 @@ package pds
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -96,107 +95,10 @@ func notFound(err error) error {
 	return err
 }
 
-// repoSubject is com.atproto.admin.defs#repoRef.
-type repoSubject struct {
-	Type string     `json:"$type"`
-	DID  syntax.DID `json:"did"`
-}
-
-const repoRefType = "com.atproto.admin.defs#repoRef"
-
 // statusAttr is com.atproto.admin.defs#statusAttr.
 type statusAttr struct {
 	Applied bool   `json:"applied"`
 	Ref     string `json:"ref,omitempty"`
-}
-
-type getSubjectStatusParams struct {
-	DID  *syntax.DID   `param:"did"`
-	URI  *syntax.ATURI `param:"uri"`
-	Blob *syntax.CID   `param:"blob"`
-}
-
-type subjectStatus struct {
-	Subject     repoSubject `json:"subject"`
-	Takedown    *statusAttr `json:"takedown,omitempty"`
-	Deactivated *statusAttr `json:"deactivated,omitempty"`
-}
-
-func viewSubjectStatus(a account.Account) *subjectStatus {
-	return &subjectStatus{
-		Subject:     repoSubject{Type: repoRefType, DID: a.DID},
-		Takedown:    &statusAttr{Applied: a.TakenDownAt != nil, Ref: a.TakedownRef},
-		Deactivated: &statusAttr{Applied: a.DeactivatedAt != nil},
-	}
-}
-
-func (p *PDS) getSubjectStatus(ctx context.Context, _ xrpc.Viewer, in getSubjectStatusParams) (*subjectStatus, error) {
-	if in.DID == nil || in.Blob != nil || in.URI != nil {
-		return nil, xrpc.InvalidRequest("only accounts have a status here; send did alone")
-	}
-	a, err := p.accounts.Get(ctx, *in.DID)
-	if err != nil {
-		return nil, notFound(err)
-	}
-	return viewSubjectStatus(a), nil
-}
-
-type updateSubjectStatusInput struct {
-	Subject     json.RawMessage `json:"subject"`
-	Takedown    *statusAttr     `json:"takedown"`
-	Deactivated *statusAttr     `json:"deactivated"`
-}
-
-type updateSubjectStatusOutput struct {
-	Subject  repoSubject `json:"subject"`
-	Takedown *statusAttr `json:"takedown,omitempty"`
-}
-
-// updateSubjectStatus takes an account down or lifts that, or (de)activates it.
-func (p *PDS) updateSubjectStatus(ctx context.Context, _ xrpc.Viewer, in updateSubjectStatusInput) (*updateSubjectStatusOutput, error) {
-	var subject repoSubject
-	if err := json.Unmarshal(in.Subject, &subject); err != nil || subject.Type != repoRefType {
-		return nil, xrpc.InvalidRequest("only accounts have a status here; send a subject of $type %s", repoRefType)
-	}
-	if in.Takedown != nil && in.Takedown.Applied && in.Deactivated != nil && !in.Deactivated.Applied {
-		return nil, xrpc.InvalidRequest("an account cannot be taken down and activated at once; send one of the two")
-	}
-	var a account.Account
-	err := p.changeAccount(ctx, subject.DID, func(tx *gorm.DB) ([]sequencer.Draft, error) {
-		var err error
-		if a, err = p.setStatus(ctx, tx, subject.DID, in); err != nil {
-			return nil, notFound(err)
-		}
-		if a.Active() {
-			return p.activation(ctx, tx, a)
-		}
-		return []sequencer.Draft{announce(a)}, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("update status of %s: %w", subject.DID, err)
-	}
-	return &updateSubjectStatusOutput{Subject: subject, Takedown: in.Takedown}, nil
-}
-
-func (p *PDS) setStatus(ctx context.Context, tx *gorm.DB, did syntax.DID, in updateSubjectStatusInput) (a account.Account, err error) {
-	if in.Takedown == nil && in.Deactivated == nil {
-		return a, xrpc.InvalidRequest("nothing is to be changed; send takedown or deactivated")
-	}
-	if in.Takedown != nil {
-		if in.Takedown.Applied {
-			a, err = p.accounts.TakeDownTx(ctx, tx, did, in.Takedown.Ref)
-		} else {
-			a, err = p.accounts.LiftTakedownTx(ctx, tx, did)
-		}
-	}
-	if err == nil && in.Deactivated != nil {
-		if in.Deactivated.Applied {
-			a, err = p.accounts.DeactivateTx(ctx, tx, did, nil)
-		} else {
-			a, err = p.accounts.ActivateTx(ctx, tx, did)
-		}
-	}
-	return a, err
 }
 
 // announce is the event that tells an account's status.

@@ -118,14 +118,16 @@ func (s *Store) MissingBlobs(ctx context.Context, did syntax.DID, cursor cid.Cid
 }
 
 // GetBlob answers an uploaded blob and whether a record references it, without
-// which it must not be served; ErrBlobNotFound, also for a DID without a repo.
+// which it must not be served; ErrBlobNotFound, also for a DID without a repo
+// and for a blob that was taken down.
 func (s *Store) GetBlob(ctx context.Context, did syntax.DID, c cid.Cid) (b Blob, referenced bool, err error) {
 	b.CID = c
 	var at string
 	found, err := one(s.db.Read.WithContext(ctx), `SELECT b.mime_type, b.size, b.uploaded_at,
 		EXISTS (SELECT 1 FROM blob_refs r WHERE r.repo_id = b.repo_id AND r.cid = b.cid)
-		FROM blobs b JOIN repos ON repos.id = b.repo_id WHERE repos.did = ? AND b.cid = ?`,
-		[]any{string(did), c.Bytes()}, &b.MimeType, &b.Size, &at, &referenced)
+		FROM blobs b JOIN repos ON repos.id = b.repo_id WHERE repos.did = ? AND b.cid = ?
+		AND NOT EXISTS (SELECT 1 FROM takedowns t WHERE t.did = repos.did AND t.subject = ?)`,
+		[]any{string(did), c.Bytes(), c.String()}, &b.MimeType, &b.Size, &at, &referenced)
 	if err != nil {
 		return Blob{}, false, fmt.Errorf("get blob %s of %s: %w", c, did, err)
 	}

@@ -61,7 +61,8 @@ type StoredRecord struct {
 	CBOR      []byte
 }
 
-// GetRecord answers one record; ErrRecordNotFound, ErrRepoNotFound.
+// GetRecord answers one record; ErrRecordNotFound, also for one that was taken
+// down; ErrRepoNotFound.
 func (s *Store) GetRecord(ctx context.Context, did syntax.DID, collection syntax.NSID, rkey syntax.RecordKey) (StoredRecord, error) {
 	path := string(collection) + "/" + string(rkey)
 	var (
@@ -69,7 +70,9 @@ func (s *Store) GetRecord(ctx context.Context, did syntax.DID, collection syntax
 		rev      sql.NullString
 	)
 	found, err := one(s.db.Read.WithContext(ctx), `SELECT rec.cid, rec.rev, rec.block FROM repos
-		LEFT JOIN records rec ON rec.repo_id = repos.id AND rec.path = ? WHERE repos.did = ?`, []any{path, string(did)}, &key, &rev, &raw)
+		LEFT JOIN records rec ON rec.repo_id = repos.id AND rec.path = ?
+		AND NOT EXISTS (SELECT 1 FROM takedowns t WHERE t.did = repos.did AND t.subject = rec.path)
+		WHERE repos.did = ?`, []any{path, string(did)}, &key, &rev, &raw)
 	switch {
 	case err != nil:
 		return StoredRecord{}, fmt.Errorf("get record %s: %w", recordURI(did, path), err)
@@ -83,8 +86,8 @@ func (s *Store) GetRecord(ctx context.Context, did syntax.DID, collection syntax
 }
 
 // ListRecords lists a collection by rkey, greatest (newest) first, or the
-// other way round with reverse, after the rkey cursor ("" for the first page);
-// ErrRepoNotFound.
+// other way round with reverse, after the rkey cursor ("" for the first page),
+// without those that were taken down; ErrRepoNotFound.
 func (s *Store) ListRecords(ctx context.Context, did syntax.DID, collection syntax.NSID, cursor syntax.RecordKey, reverse bool, limit int) ([]StoredRecord, error) {
 	row, err := reader{s.db.Read}.repo(ctx, did)
 	if err != nil {
@@ -92,10 +95,12 @@ func (s *Store) ListRecords(ctx context.Context, did syntax.DID, collection synt
 	}
 	from, to := pathsOf(collection)
 	prefix := len(from)
-	query := "SELECT path, cid, rev, block FROM records WHERE repo_id = ? AND path > ? AND path < ? ORDER BY path DESC LIMIT ?"
-	if reverse {
-		query = "SELECT path, cid, rev, block FROM records WHERE repo_id = ? AND path > ? AND path < ? ORDER BY path LIMIT ?"
+	query := `SELECT path, cid, rev, block FROM records WHERE repo_id = ? AND path > ? AND path < ?
+		AND NOT EXISTS (SELECT 1 FROM takedowns t WHERE t.did = ? AND t.subject = records.path) ORDER BY path`
+	if !reverse {
+		query += " DESC"
 	}
+	query += " LIMIT ?"
 	switch {
 	case cursor == "":
 	case reverse:
@@ -117,7 +122,7 @@ func (s *Store) ListRecords(ctx context.Context, did syntax.DID, collection synt
 		rec.CID, err = castCID(key)
 		list = append(list, rec)
 		return err
-	}, query, row.id, from, to, limit)
+	}, query, row.id, from, to, string(did), limit)
 	if err != nil {
 		return nil, fmt.Errorf("list records of %s in %s: %w", did, collection, err)
 	}
