@@ -18,6 +18,10 @@ app_passwords.name text NOT NULL COLLATE C
 app_passwords.hash bytea NOT NULL
 app_passwords.privileged bigint NOT NULL
 app_passwords.created_at text NOT NULL COLLATE C
+awaited_blobs.repo_id bigint NOT NULL
+awaited_blobs.cid bytea NOT NULL
+awaited_blobs.path text NOT NULL COLLATE C
+awaited_blobs.rev text NOT NULL COLLATE C
 blob_refs.repo_id bigint NOT NULL
 blob_refs.cid bytea NOT NULL
 blob_refs.path text NOT NULL COLLATE C
@@ -56,6 +60,13 @@ keys.purpose text NOT NULL COLLATE C
 keys.public_key text NOT NULL
 keys.wrapped bytea
 keys.created_at text NOT NULL COLLATE C
+login_keys.did text NOT NULL COLLATE C
+login_keys.public_key text NOT NULL COLLATE C
+login_keys.name text NOT NULL COLLATE C
+login_keys.scope text NOT NULL
+login_keys.created_at text NOT NULL COLLATE C
+login_keys.last_used_at text
+login_keys.revoked_at text
 nodes.repo_id bigint NOT NULL
 nodes.lower_key text NOT NULL COLLATE C
 nodes.height bigint NOT NULL
@@ -86,21 +97,30 @@ sessions.app_password text
 sessions.created_at text NOT NULL COLLATE C
 sessions.expires_at text NOT NULL COLLATE C
 sessions.ended_at text COLLATE C
+sessions.login_key text
 settings.name text NOT NULL COLLATE C
 settings.value bytea NOT NULL
 supersedes.did text NOT NULL COLLATE C
 supersedes.successor text NOT NULL COLLATE C
 supersedes.target text NOT NULL COLLATE C
 supersedes.target_cid bytea NOT NULL
+takedowns.did text NOT NULL COLLATE C
+takedowns.subject text NOT NULL COLLATE C
+takedowns.cid text NOT NULL COLLATE C
+takedowns.ref text NOT NULL COLLATE C
+takedowns.taken_at text NOT NULL COLLATE C
 tombstones.did text NOT NULL COLLATE C
 tombstones.path text NOT NULL COLLATE C
 tombstones.cid bytea NOT NULL
 tombstones.deleted_at text NOT NULL COLLATE C
+used_assertions.id text NOT NULL COLLATE C
+used_assertions.expires_at text NOT NULL COLLATE C
 
 accounts accounts_email_key UNIQUE (email)
 accounts accounts_handle_key UNIQUE (handle)
 accounts accounts_pkey PRIMARY KEY (did)
 app_passwords app_passwords_pkey PRIMARY KEY (did, name)
+awaited_blobs awaited_blobs_pkey PRIMARY KEY (repo_id, cid, path)
 blob_refs blob_refs_pkey PRIMARY KEY (repo_id, cid, path)
 blob_refs blob_refs_repo_id_cid_fkey FOREIGN KEY (repo_id, cid) REFERENCES blobs(repo_id, cid)
 blobs blobs_pkey PRIMARY KEY (repo_id, cid)
@@ -113,6 +133,7 @@ invites invites_uses_left_check CHECK ((uses_left >= 0))
 issued_labels issued_labels_did_key UNIQUE (did)
 issued_labels issued_labels_pkey PRIMARY KEY (label)
 keys keys_pkey PRIMARY KEY (subject, purpose)
+login_keys login_keys_pkey PRIMARY KEY (did, public_key)
 nodes nodes_pkey PRIMARY KEY (repo_id, lower_key, height)
 records records_pkey PRIMARY KEY (repo_id, path)
 refresh_tokens refresh_tokens_pkey PRIMARY KEY (jti)
@@ -121,7 +142,9 @@ repos repos_pkey PRIMARY KEY (id)
 sessions sessions_pkey PRIMARY KEY (sid)
 settings settings_pkey PRIMARY KEY (name)
 supersedes supersedes_pkey PRIMARY KEY (did, successor)
+takedowns takedowns_pkey PRIMARY KEY (did, subject)
 tombstones tombstones_pkey PRIMARY KEY (did, path)
+used_assertions used_assertions_pkey PRIMARY KEY (id)
 
 CREATE INDEX accounts_changed ON public.accounts USING btree (changed_at);
 CREATE INDEX accounts_created ON public.accounts USING btree (created_at, did);
@@ -129,6 +152,8 @@ CREATE UNIQUE INDEX accounts_email_key ON public.accounts USING btree (email);
 CREATE UNIQUE INDEX accounts_handle_key ON public.accounts USING btree (handle);
 CREATE UNIQUE INDEX accounts_pkey ON public.accounts USING btree (did);
 CREATE UNIQUE INDEX app_passwords_pkey ON public.app_passwords USING btree (did, name);
+CREATE INDEX awaited_blobs_by_path ON public.awaited_blobs USING btree (repo_id, path);
+CREATE UNIQUE INDEX awaited_blobs_pkey ON public.awaited_blobs USING btree (repo_id, cid, path);
 CREATE INDEX blob_refs_by_path ON public.blob_refs USING btree (repo_id, path);
 CREATE UNIQUE INDEX blob_refs_pkey ON public.blob_refs USING btree (repo_id, cid, path);
 CREATE INDEX blobs_by_upload ON public.blobs USING btree (uploaded_at);
@@ -143,6 +168,8 @@ CREATE UNIQUE INDEX invites_pkey ON public.invites USING btree (code);
 CREATE UNIQUE INDEX issued_labels_did_key ON public.issued_labels USING btree (did);
 CREATE UNIQUE INDEX issued_labels_pkey ON public.issued_labels USING btree (label);
 CREATE UNIQUE INDEX keys_pkey ON public.keys USING btree (subject, purpose);
+CREATE UNIQUE INDEX login_keys_name ON public.login_keys USING btree (did, name) WHERE (revoked_at IS NULL);
+CREATE UNIQUE INDEX login_keys_pkey ON public.login_keys USING btree (did, public_key);
 CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (repo_id, lower_key, height);
 CREATE UNIQUE INDEX records_pkey ON public.records USING btree (repo_id, path);
 CREATE INDEX refresh_tokens_expires ON public.refresh_tokens USING btree (expires_at);
@@ -158,4 +185,7 @@ CREATE UNIQUE INDEX sessions_pkey ON public.sessions USING btree (sid);
 CREATE UNIQUE INDEX settings_pkey ON public.settings USING btree (name);
 CREATE INDEX supersedes_by_target ON public.supersedes USING btree (did, target);
 CREATE UNIQUE INDEX supersedes_pkey ON public.supersedes USING btree (did, successor);
+CREATE UNIQUE INDEX takedowns_pkey ON public.takedowns USING btree (did, subject);
 CREATE UNIQUE INDEX tombstones_pkey ON public.tombstones USING btree (did, path);
+CREATE INDEX used_assertions_expires ON public.used_assertions USING btree (expires_at);
+CREATE UNIQUE INDEX used_assertions_pkey ON public.used_assertions USING btree (id);

@@ -25,6 +25,14 @@ CREATE TABLE app_passwords (
     created_at TEXT NOT NULL,
     PRIMARY KEY (did, name)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE awaited_blobs (
+    repo_id INTEGER NOT NULL,
+    cid     BLOB NOT NULL,
+    path    TEXT NOT NULL,
+    rev     TEXT NOT NULL, -- of the commit that wrote the reference
+    PRIMARY KEY (repo_id, cid, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX awaited_blobs_by_path ON awaited_blobs (repo_id, path);
 CREATE TABLE blob_refs (
     repo_id INTEGER NOT NULL,
     cid     BLOB NOT NULL,
@@ -89,6 +97,17 @@ CREATE TABLE keys (
     created_at TEXT NOT NULL,
     PRIMARY KEY (subject, purpose)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE login_keys (
+    did          TEXT NOT NULL,
+    public_key   TEXT NOT NULL, -- did:key
+    name         TEXT NOT NULL,
+    scope        TEXT NOT NULL, -- of the sessions that it opens
+    created_at   TEXT NOT NULL,
+    last_used_at TEXT,          -- last sign-in
+    revoked_at   TEXT,
+    PRIMARY KEY (did, public_key)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX login_keys_name ON login_keys (did, name) WHERE revoked_at IS NULL;
 CREATE TABLE nodes (
     repo_id   INTEGER NOT NULL,
     lower_key TEXT NOT NULL,
@@ -133,7 +152,7 @@ CREATE TABLE sessions (
     created_at   TEXT NOT NULL,
     expires_at   TEXT NOT NULL, -- no refresh token of the session outlives this
     ended_at     TEXT           -- revoked; access tokens are refused from then on
-) STRICT, WITHOUT ROWID;
+, login_key TEXT) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_did ON sessions (did, created_at, sid);
 CREATE INDEX sessions_ended ON sessions (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX sessions_expires ON sessions (expires_at);
@@ -149,6 +168,14 @@ CREATE TABLE supersedes (
     PRIMARY KEY (did, successor)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX supersedes_by_target ON supersedes (did, target);
+CREATE TABLE takedowns (
+    did      TEXT NOT NULL,
+    subject  TEXT NOT NULL, -- a record's path or a blob's CID
+    cid      TEXT NOT NULL, -- as it was when the operator looked at it
+    ref      TEXT NOT NULL, -- the operator's own reference
+    taken_at TEXT NOT NULL,
+    PRIMARY KEY (did, subject)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE tombstones (
     did        TEXT NOT NULL,
     path       TEXT NOT NULL,
@@ -156,3 +183,8 @@ CREATE TABLE tombstones (
     deleted_at TEXT NOT NULL,
     PRIMARY KEY (did, path)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE used_assertions (
+    id         TEXT PRIMARY KEY, -- SHA-256 over DID and jti
+    expires_at TEXT NOT NULL     -- the assertion is no good from then on
+) STRICT, WITHOUT ROWID;
+CREATE INDEX used_assertions_expires ON used_assertions (expires_at);
