@@ -137,6 +137,7 @@ func TestAppPasswords(t *testing.T) {
 		refreshed := h.procedure(t, "Bearer "+out.str("refreshJwt"), "com.atproto.server.refreshSession", nil).ok(t)
 		h.procedure(t, "Bearer "+refreshed.str("accessJwt"), "com.atproto.server.createAppPassword", object{"name": "more"}).refused(t, 400, "InvalidToken")
 		h.query(t, app, "com.atproto.server.getServiceAuth", "aud", "did:web:chat.example.org", "lxm", "chat.bsky.convo.listConvos").refused(t, 400, "InvalidToken")
+		h.query(t, app, "com.atproto.server.getServiceAuth", "aud", "did:web:other.example.org", "lxm", "com.atproto.server.createAccount").refused(t, 400, "InvalidToken")
 		h.query(t, app, "com.atproto.server.getServiceAuth", "aud", "did:web:video.example.org", "lxm", "com.atproto.repo.uploadBlob").ok(t)
 
 		list := h.query(t, app, "com.atproto.server.listAppPasswords").ok(t).list("passwords")

@@ -12,8 +12,11 @@ import (
 )
 
 // isPrivileged tells the methods that an app password only reaches when it was
-// made privileged: direct messages, as at the reference host.
-func isPrivileged(method syntax.NSID) bool { return strings.HasPrefix(string(method), "chat.bsky.") }
+// made privileged, as at the reference host: direct messages, and taking the
+// identity to another host.
+func isPrivileged(method syntax.NSID) bool {
+	return strings.HasPrefix(string(method), "chat.bsky.") || method == createAccountMethod
+}
 
 // appPassword is what is told of one once; later only its view is.
 type appPassword struct {

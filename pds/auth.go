@@ -145,6 +145,36 @@ func (a *Authenticator) basic(r *http.Request) (xrpc.Viewer, error) {
 	return xrpc.Viewer{Kind: xrpc.Admin, Active: true, Member: true}, nil
 }
 
+// stillMember looks again at who made a request that goes on for long. An
+// access token is judged anew, so that a stream ends with its session or, at
+// the latest, with the token; a service JWT, which is good once, by its issuer.
+// What cannot be judged now is let go on until it can.
+func (a *Authenticator) stillMember(ctx context.Context, r *http.Request, v xrpc.Viewer) bool {
+	switch v.Kind {
+	case xrpc.Account:
+		token, err := bearerToken(r)
+		if err != nil {
+			return false
+		}
+		grant, err := a.accounts.VerifyAccess(ctx, token)
+		if errors.Is(err, account.ErrTokenExpired) || errors.Is(err, account.ErrTokenInvalid) || errors.Is(err, account.ErrNotFound) {
+			return false
+		}
+		return err != nil || isMember(grant.Account)
+	case xrpc.Service:
+		if a.team[v.DID] {
+			return true
+		}
+		hosted, err := a.accounts.Get(ctx, v.DID)
+		if errors.Is(err, account.ErrNotFound) {
+			return false
+		}
+		return err != nil || isMember(hosted)
+	default:
+		return v.Member
+	}
+}
+
 func invalidToken(format string, args ...any) *xrpc.Error {
 	return xrpc.Errorf(http.StatusBadRequest, "InvalidToken", format, args...)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -77,8 +78,8 @@ func uploadError(err error, limit int64) error {
 		return answered // of the body's reader: over the limit, or no gzip
 	case errors.Is(err, blobstore.ErrTooLarge):
 		return xrpc.Errorf(http.StatusRequestEntityTooLarge, "PayloadTooLarge", "the blob is larger than the limit of this host; send at most %d bytes", limit)
-	case errors.Is(err, blobstore.ErrSource) && errors.Is(err, io.ErrUnexpectedEOF):
-		return xrpc.InvalidRequest("the request body ended early; send it again")
+	case errors.Is(err, blobstore.ErrSource):
+		return xrpc.InvalidRequest("the request body ended early or is malformed; send it again")
 	}
 	return fmt.Errorf("upload blob: %w", err)
 }
@@ -157,6 +158,9 @@ func serveBlob(call *xrpc.Call, blob repostore.Blob, content io.ReadSeeker) erro
 	header.Set("ETag", `"`+name+`"`)
 	header.Set("Cache-Control", "private, max-age=31536000, immutable")
 	harmless(header)
+	if strings.Count(call.Request.Header.Get("Range"), ",") >= maxRanges {
+		call.Request.Header.Del("Range") // RFC 9110, 14.2: a server may ignore it
+	}
 	w := &rangeWriter{ResponseWriter: call.Writer}
 	http.ServeContent(w, call.Request, "", time.Time{}, content)
 	if w.refused {
@@ -165,6 +169,9 @@ func serveBlob(call *xrpc.Call, blob repostore.Blob, content io.ReadSeeker) erro
 	}
 	return nil
 }
+
+// maxRanges bounds the ranges of one request: in a bucket each is a request of its own.
+const maxRanges = 32
 
 // rangeWriter holds back what http.ServeContent says, as plain text, of a
 // range that is not there, so that it can be said as every other refusal is.

@@ -177,11 +177,11 @@ func mayGetServiceAuth(v xrpc.Viewer, claims serviceClaims) error {
 	if slices.Contains(protectedMethods, claims.Method) {
 		return xrpc.InvalidRequest("%s concerns the account at its own host and is asked of no other service; call it here with the access token", claims.Method)
 	}
-	if claims.Method == createAccountMethod {
-		return nil
-	}
 	if account.Scope(v.Scope) == account.ScopeAppPass && isPrivileged(claims.Method) {
 		return invalidToken("Bad token scope: %s needs the main password or a privileged app password", claims.Method)
+	}
+	if claims.Method == createAccountMethod {
+		return nil
 	}
 	return notTakenDown(v)
 }

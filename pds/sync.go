@@ -260,5 +260,9 @@ type subscribeReposParams struct {
 }
 
 func (p *PDS) subscribeRepos(_ context.Context, call *xrpc.Call, in subscribeReposParams) error {
-	return p.events.Serve(call.Writer, call.Request, in.Cursor)
+	var admitted func(context.Context) bool
+	if p.cfg.Visibility == xrpc.Team {
+		admitted = func(ctx context.Context) bool { return p.auth.stillMember(ctx, call.Request, call.Viewer) }
+	}
+	return p.events.Serve(call.Writer, call.Request, in.Cursor, admitted)
 }

@@ -2,6 +2,7 @@ package xrpc
 
 import (
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -68,7 +69,8 @@ type gzipBody struct{ *gzip.Reader }
 
 func (g gzipBody) Read(p []byte) (int, error) {
 	n, err := g.Reader.Read(p)
-	if errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) {
+	var corrupt flate.CorruptInputError
+	if errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, &corrupt) {
 		err = InvalidRequest("the request body is a corrupt gzip stream")
 	}
 	return n, err

@@ -37,6 +37,9 @@ type Config struct {
 	// PingEvery is how long a connection may be silent before it is pinged;
 	// DefaultPingEvery when zero.
 	PingEvery time.Duration
+	// ReadmitEvery is how often a subscriber's credential is looked at again;
+	// DefaultReadmitEvery when zero.
+	ReadmitEvery time.Duration
 	// PollEvery is how often Run looks for events of other processes; when zero
 	// 250 ms on Postgres, where other replicas append, and a second on SQLite,
 	// where it only mends a Published that never came.
@@ -52,6 +55,7 @@ const (
 	DefaultMaxSubscribers = 1000
 	DefaultWriteTimeout   = 30 * time.Second
 	DefaultPingEvery      = 30 * time.Second
+	DefaultReadmitEvery   = 5 * time.Second
 )
 
 // Event is one stored event.
@@ -99,6 +103,7 @@ func New(ctx context.Context, cfg Config) (*Sequencer, error) {
 	cfg.MaxSubscribers = orDefault(cfg.MaxSubscribers, DefaultMaxSubscribers)
 	cfg.WriteTimeout = orDefault(cfg.WriteTimeout, DefaultWriteTimeout)
 	cfg.PingEvery = orDefault(cfg.PingEvery, DefaultPingEvery)
+	cfg.ReadmitEvery = orDefault(cfg.ReadmitEvery, DefaultReadmitEvery)
 	poll := time.Second
 	if cfg.DB.Dialect == migrations.Postgres {
 		poll = 250 * time.Millisecond

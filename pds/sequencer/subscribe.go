@@ -44,15 +44,17 @@ type subscriber struct {
 	remote, agent string
 	since         time.Time
 	cursor        atomic.Int64 // last seq sent
+	revoked       atomic.Bool  // the client may no longer read
 	conn          *websocket.Conn
 	gone          context.Context //nolint:containedctx // ends with the connection, which outlives no call of Serve
 }
 
 // Serve answers com.atproto.sync.subscribeRepos: it upgrades the request and
 // sends frames until the client goes or Close is called. A nil cursor means
-// from now on; a cursor is the last seq that the client has. An error is
-// returned only while the request can still be answered in plain HTTP.
-func (s *Sequencer) Serve(w http.ResponseWriter, r *http.Request, cursor *int64) error {
+// from now on; a cursor is the last seq that the client has. admitted, when
+// not nil, is asked every ReadmitEvery whether the client may still read; a no
+// closes with code 1008. An error is returned only while the request can still be answered in plain HTTP.
+func (s *Sequencer) Serve(w http.ResponseWriter, r *http.Request, cursor *int64, admitted func(context.Context) bool) error {
 	sub := &subscriber{remote: r.RemoteAddr, agent: r.UserAgent(), since: s.now()}
 	if err := s.enter(sub); err != nil {
 		return err
@@ -83,6 +85,9 @@ func (s *Sequencer) Serve(w http.ResponseWriter, r *http.Request, cursor *int64)
 	ctx, cancel := context.WithCancel(gone)
 	defer cancel()
 	go s.watch(sub, cancel) // ends with the connection
+	if admitted != nil {
+		go sub.readmit(ctx, cancel, s.cfg.ReadmitEvery, admitted) // ends with ctx
+	}
 	s.finish(sub, s.stream(ctx, sub, opening, fatal))
 	return nil
 }
@@ -116,6 +121,25 @@ func (s *Sequencer) watch(sub *subscriber, stop context.CancelFunc) {
 	case <-sub.gone.Done():
 	case <-grace.C:
 		_ = sub.conn.CloseNow()
+	}
+}
+
+// readmit asks again and again whether the client may still read, and stops the
+// stream when not: a subscription outlives the look at its credential.
+func (sub *subscriber) readmit(ctx context.Context, stop context.CancelFunc, every time.Duration, admitted func(context.Context) bool) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !admitted(ctx) && ctx.Err() == nil {
+			sub.revoked.Store(true)
+			stop()
+			return
+		}
 	}
 }
 
@@ -246,6 +270,8 @@ func (s *Sequencer) finish(sub *subscriber, why error) {
 		}
 		_ = sub.conn.Close(websocket.StatusPolicyViolation, "ConsumerTooSlow")
 		log.Info("subscriber is too slow")
+	case sub.revoked.Load():
+		_ = sub.conn.Close(websocket.StatusPolicyViolation, "the credential is no longer good")
 	case s.isClosed():
 		_ = sub.conn.Close(websocket.StatusGoingAway, "the host is shutting down")
 	case errors.Is(why, errGone) || sub.gone.Err() != nil:

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ func serveUnder(t testing.TB, base context.Context, s *sequencer.Sequencer) stri
 			}
 			cursor = &n
 		}
-		if err := s.Serve(w, r, cursor); err != nil {
+		if err := s.Serve(w, r, cursor, nil); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	}))
@@ -409,4 +410,33 @@ func BenchmarkLive(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A subscription ends when its reader may no longer read.
+func TestSubscriptionEndsWithItsCredential(t *testing.T) {
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		s, err := sequencer.New(t.Context(), sequencer.Config{DB: db, ReadmitEvery: 5 * time.Millisecond})
+		require.NoError(t, err)
+		var may atomic.Bool
+		may.Store(true)
+		asked := make(chan struct{}, 1)
+		ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = s.Serve(w, r, nil, func(context.Context) bool {
+				select {
+				case asked <- struct{}{}:
+				default:
+				}
+				return may.Load()
+			})
+		}))
+		t.Cleanup(ts.Close)
+		t.Cleanup(func() { _ = s.Close() })
+		conn := dial(t, "ws"+strings.TrimPrefix(ts.URL, "http"), "")
+		<-asked
+		may.Store(false)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, _, err = conn.Read(ctx)
+		require.Equal(t, websocket.StatusPolicyViolation, websocket.CloseStatus(err), "%v", err)
+	})
 }
