@@ -130,6 +130,7 @@ func TestFaults(t *testing.T) {
 		"network":           {env("HERBARIUM_TRUSTED_PROXIES=10.0.0.0/8 proxy"), `"proxy" is no network`},
 		"domain":            {env("HERBARIUM_HANDLE_DOMAINS=.local"), "not allowed"},
 		"blobs":             {env("HERBARIUM_BLOBS=ftp://b/p"), "want dir:PATH or s3://BUCKET"},
+		"endpoint password": {env("HERBARIUM_BLOBS=s3://b/p?endpoint=http://u:secret@h"), "AWS chain"},
 		"s3 credentials":    {env("HERBARIUM_BLOBS=s3://key:secret@b/p"), "AWS chain"},
 		"word":              {env("HERBARIUM_VISIBILITY=private"), "want team or public"},
 		"service did":       {env("HERBARIUM_SERVICE_DID=did:key:z6Mk"), "did:web or did:plc"},

@@ -188,7 +188,12 @@ func parseBlobs(s string) (string, error) {
 	switch {
 	case strings.HasPrefix(s, "dir:") && len(s) > len("dir:"):
 	case strings.HasPrefix(s, "s3://") && len(s) > len("s3://"):
-		if u, err := url.Parse(s); err == nil && u.User != nil {
+		u, err := url.Parse(s)
+		if err != nil {
+			return "", errors.New("want s3://BUCKET/PREFIX?endpoint=…&region=…&path_style=true")
+		}
+		endpoint, err := url.Parse(u.Query().Get("endpoint"))
+		if u.User != nil || err == nil && endpoint.User != nil {
 			return "", errors.New("credentials do not belong here: give them by the AWS chain (AWS_ACCESS_KEY_ID, …)")
 		}
 	default:

@@ -2,6 +2,7 @@ package lexicons
 
 import (
 	"context"
+	"time"
 )
 
 // observationRules need the observation alone (SEMANTICS 3.2).
@@ -56,7 +57,7 @@ func (s *subject) nearRecordKey(o Observation) {
 		return
 	}
 	if apart := tid.Time().Sub(o.CreatedAt).Abs(); apart > farOff {
-		s.flag(Warning, CodeTIDSkew, "/createdAt", "the record key's time is %s away", apart)
+		s.flag(Warning, CodeTIDSkew, "/createdAt", "the record key's time is %s, more than %s away", tid.Time().UTC().Format(time.RFC3339), farOff)
 	}
 }
 

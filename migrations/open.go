@@ -118,6 +118,9 @@ func openSQLite(ctx context.Context, database Database, path string) (*DB, error
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
+	if err := createPrivate(path); err != nil {
+		return nil, err
+	}
 	db := &DB{Dialect: SQLite, database: database}
 	// The dialector adds no defaults when it is given a connection, so the DSN
 	// carries all of them.
@@ -139,6 +142,16 @@ func openSQLite(ctx context.Context, database Database, path string) (*DB, error
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+// createPrivate makes a new database file readable by its owner alone, whatever
+// the umask and the folder are; SQLite gives the files beside it the same mode.
+func createPrivate(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 func (db *DB) attachSQLite(path string, common, own url.Values, connections int) (*gorm.DB, error) {

@@ -93,6 +93,12 @@ func TestCommandsBesideTheServer(t *testing.T) {
 		resp.Body.Close()
 		require.NotEqual(t, http.StatusOK, resp.StatusCode, "metrics are on their own listener only")
 
+		for _, command := range [][]string{{"serve", "extra"}, {"config", "show", "extra"}} {
+			out, err := in.herbarium(t.Context(), command...)
+			require.Error(t, err)
+			require.Contains(t, out, "takes no arguments")
+		}
+
 		in.terminate()
 		out, err := in.herbarium(t.Context(), "healthcheck")
 		require.Error(t, err, out)

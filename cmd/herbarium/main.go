@@ -17,7 +17,7 @@ var version = ""
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := program().Run(ctx, os.Args); err != nil {
+	if err := withoutArguments(program()).Run(ctx, os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "herbarium:", err)
 		os.Exit(1)
 	}
@@ -48,6 +48,23 @@ func program() *cli.Command {
 			},
 		},
 	}
+}
+
+// withoutArguments makes every command refuse arguments: none takes any, and
+// what is given is a mistake that must not be passed over.
+func withoutArguments(c *cli.Command) *cli.Command {
+	for _, sub := range c.Commands {
+		withoutArguments(sub)
+	}
+	if len(c.Commands) == 0 {
+		c.Before = func(ctx context.Context, c *cli.Command) (context.Context, error) {
+			if c.Args().Present() {
+				return ctx, fmt.Errorf("%s takes no arguments, and %q was given; see herbarium %s --help", c.Name, c.Args().First(), c.Name)
+			}
+			return ctx, nil
+		}
+	}
+	return c
 }
 
 // buildVersion is the version of this program, such as "1.2.0" or a commit.
