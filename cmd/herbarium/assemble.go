@@ -83,10 +83,19 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	if cfg.DevLoopback {
 		log.Warn("DEV_LOOPBACK is on: http on loopback counts as safe. Never in production")
 	}
+	pdsDB, err := s.open(ctx, migrations.PDS, cfg.PDSDB)
+	if err != nil {
+		return nil, err
+	}
+	keysExist, err := account.HasKeys(ctx, pdsDB)
+	if err != nil {
+		return nil, err
+	}
 	secrets, err := account.LoadOrCreateSecrets(secretsDir(cfg), account.GivenSecrets{
 		MasterKey:     cfg.MasterKey.Reveal(),
 		JWTSecret:     cfg.JWTSecret.Reveal(),
 		AdminPassword: cfg.AdminPassword.Reveal(),
+		KeysExist:     keysExist,
 	})
 	if err != nil {
 		return nil, err
@@ -100,10 +109,6 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	}
 	rules := lexicons.NewRules(catalog, settings(cfg))
 
-	pdsDB, err := s.open(ctx, migrations.PDS, cfg.PDSDB)
-	if err != nil {
-		return nil, err
-	}
 	indexDB, err := s.open(ctx, migrations.Appview, cfg.AppviewDB)
 	if err != nil {
 		return nil, err

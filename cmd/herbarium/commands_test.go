@@ -164,3 +164,58 @@ func TestRunningWritesFinishOnSIGTERM(t *testing.T) {
 		t.Fatal("the server did not end")
 	}
 }
+
+// Without the master key the accounts' keys can't be opened: the start says so
+// and makes no other one in its place.
+func TestMissingMasterKeyIsNotReplaced(t *testing.T) {
+	in := start(t)
+	in.kill()
+	var data string
+	for _, variable := range in.env {
+		if value, ok := strings.CutPrefix(variable, "HERBARIUM_DATA_DIR="); ok {
+			data = value
+		}
+	}
+	path := filepath.Join(data, "secrets", "master-key")
+	kept, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(path))
+	out, err := in.herbarium(t.Context(), "serve")
+	require.Error(t, err)
+	require.Contains(t, out, "bring it back")
+	require.NoFileExists(t, path)
+	require.NoError(t, os.WriteFile(path, kept, 0o600))
+	in.launch()
+}
+
+// A pds.db that was lost beside the index of its events would give out seqs and
+// identities a second time.
+func TestLostPDSDatabaseIsNotReplaced(t *testing.T) {
+	in := start(t)
+	client := in.account("ada.test")
+	createNote(t, client, "a note")
+	eventually(t, 30*time.Second, "the index has it", func() error {
+		var status struct{ Repo struct{ Rev string } }
+		if err := in.admin().Get(t.Context(), "garden.herbarium.getIndexStatus", map[string]any{"did": client.AccountDID}, &status); err != nil {
+			return err
+		}
+		if status.Repo.Rev == "" {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+	in.terminate()
+	for _, variable := range in.env {
+		if data, ok := strings.CutPrefix(variable, "HERBARIUM_DATA_DIR="); ok {
+			lost, err := filepath.Glob(filepath.Join(data, "pds.db*"))
+			require.NoError(t, err)
+			require.NotEmpty(t, lost)
+			for _, file := range lost {
+				require.NoError(t, os.Remove(file))
+			}
+		}
+	}
+	out, err := in.herbarium(t.Context(), "serve")
+	require.Error(t, err)
+	require.Contains(t, out, "PDS_DB was lost")
+}

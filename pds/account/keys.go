@@ -122,6 +122,16 @@ func (s *Store) RotationKey(ctx context.Context) (atcrypto.PrivateKey, error) {
 	return s.hostKey(ctx, purposeRotation)
 }
 
+// HasKeys reports whether a database holds wrapped keys, which is to say
+// whether a host has started on it before.
+func HasKeys(ctx context.Context, db *migrations.DB) (bool, error) {
+	var found int64
+	if err := db.Read.WithContext(ctx).Raw("SELECT COUNT(*) FROM (SELECT 1 FROM keys LIMIT 1) AS k").Scan(&found).Error; err != nil {
+		return false, fmt.Errorf("look for keys: %w", err)
+	}
+	return found > 0, nil
+}
+
 // EnsureHostKeys makes the host's own keys on the first start; on any later
 // one it finds out whether the master key is still the right one (ErrMasterKey
 // if not). Call it before serving.

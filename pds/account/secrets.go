@@ -42,6 +42,9 @@ type GivenSecrets struct {
 	MasterKey     string // 32 bytes as base64url (padded or not) or hex
 	JWTSecret     string // at least 32 bytes
 	AdminPassword string
+	// KeysExist says that the database holds keys already (HasKeys): a master key
+	// that is neither given nor in the folder is then missing, not to be made.
+	KeysExist bool
 }
 
 // LoadOrCreateSecrets takes the given secrets, reads the others from the
@@ -65,6 +68,11 @@ func LoadOrCreateSecrets(dir string, given GivenSecrets) (*Secrets, error) {
 		value := secret.given
 		if value == "" {
 			path := filepath.Join(dir, secret.file)
+			if secret.file == masterKeyFile && given.KeysExist {
+				if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+					return nil, fmt.Errorf("%w: there is no %s, and the database holds keys that only it opens; bring it back, or set MASTER_KEY", ErrMasterKey, path)
+				}
+			}
 			created, err := createSecret(path, secret.random)
 			if err != nil {
 				return nil, fmt.Errorf("create secret %s: %w", path, err)
