@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
@@ -45,7 +44,6 @@ func (p *PDS) getRepo(ctx context.Context, call *xrpc.Call, in getRepoParams) er
 		since = *in.Since
 	}
 	out := carWriter{to: call.Writer}
-	defer out.end()
 	return p.repos.ExportCAR(ctx, a.DID, since, &out)
 }
 
@@ -63,7 +61,6 @@ func (p *PDS) proveRecord(ctx context.Context, call *xrpc.Call, in proveRecordPa
 		return err
 	}
 	out := carWriter{to: call.Writer}
-	defer out.end()
 	return p.repos.ProveRecord(ctx, a.DID, in.Collection, in.RecordKey, &out)
 }
 
@@ -83,13 +80,8 @@ func (p *PDS) getBlocks(ctx context.Context, call *xrpc.Call, in getBlocksParams
 		return err
 	}
 	out := carWriter{to: call.Writer}
-	defer out.end()
 	return p.repos.ExportBlocks(ctx, a.DID, in.CIDs, &out)
 }
-
-// carPatience is how long a client may take for one piece of a CAR (64 KiB at
-// most). An export holds a database connection while its client reads.
-const carPatience = 30 * time.Second
 
 // carWriter sets the headers with the first byte, so that an error before it
 // is still answered as JSON.
@@ -106,16 +98,7 @@ func (w *carWriter) Write(b []byte) (int, error) {
 		w.to.Header().Set("Content-Type", carType)
 		w.to.WriteHeader(http.StatusOK)
 	}
-	// A writer that cannot set a deadline, as a test's recorder, does without.
-	_ = http.NewResponseController(w.to).SetWriteDeadline(time.Now().Add(carPatience))
 	return w.to.Write(b)
-}
-
-// end takes the deadline off the connection, which may serve another request.
-func (w *carWriter) end() {
-	if w.started {
-		_ = http.NewResponseController(w.to).SetWriteDeadline(time.Time{})
-	}
 }
 
 type didParams struct {
