@@ -125,7 +125,7 @@ const namespace = "garden.herbarium."
 func register[P, O any](a *Appview, s *xrpc.Server, name string, access xrpc.Access, h func(context.Context, xrpc.Viewer, P) (*O, error)) error {
 	nsid := syntax.NSID(namespace + name)
 	a.methods = append(a.methods, nsid)
-	return xrpc.Query(s, nsid, access, h)
+	return xrpc.Query(s, nsid, access, h, xrpc.OfService("herbarium_appview"))
 }
 
 // viewer is for whom the index answers.

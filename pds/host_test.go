@@ -186,7 +186,7 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	})
 	require.NoError(t, err)
 	h.server, err = xrpc.New(xrpc.Config{
-		Catalog: catalog, Authenticator: host.Authenticator(), Visibility: set.visibility, Log: quiet, Admit: host.Admit,
+		Catalog: catalog, Authenticator: host.Authenticator(), Visibility: set.visibility, ServiceDID: h.did, Log: quiet, Admit: host.Admit,
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, // tests say where they call from
 	})
 	require.NoError(t, err)

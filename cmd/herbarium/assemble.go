@@ -184,7 +184,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 		return nil, err
 	}
 	server, err := xrpc.New(xrpc.Config{
-		Catalog: catalog, Authenticator: repoHost.Authenticator(), Visibility: visibility, Log: log,
+		Catalog: catalog, Authenticator: repoHost.Authenticator(), Visibility: visibility, ServiceDID: cfg.ServiceDID, Log: log,
 		TrustedProxies: cfg.TrustedProxies, Admit: repoHost.Admit, Observe: s.metrics.observe,
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package xrpc
 
 import (
 	"net/http"
+	"net/url"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 )
@@ -9,10 +10,12 @@ import (
 // identify finds out who asks and whether the route's class admits them.
 //
 // Checks: the credential (through the Authenticator), membership and kind of
-// credential against Access and Visibility. Does not check: scopes of a
-// session, account status, or whose data is asked for; handlers do.
-func (s *Server) identify(call *Call, access Access, readsCredential bool) error {
-	if access == OwnGate || access == Open && !readsCredential {
+// credential against Access and Visibility, and whether a scoped credential
+// may call the method, unless the handler judges that. Does not check: account
+// status, or whose data is asked for; handlers do.
+func (s *Server) identify(call *Call, rt *route) error {
+	access := rt.info.Access
+	if access == OwnGate || access == Open && !rt.readsCredential {
 		return nil
 	}
 	viewer, err := s.cfg.Authenticator.Authenticate(call.Request, call.NSID)
@@ -31,12 +34,33 @@ func (s *Server) identify(call *Call, access Access, readsCredential bool) error
 		return err
 	}
 	call.Viewer = viewer
-	return admit(access, s.cfg.Visibility, viewer)
+	if err := s.admit(access, viewer); err != nil {
+		return err
+	}
+	return s.granted(rt, viewer)
+}
+
+// granted refuses a scoped credential a method that no rpc: permission of its
+// scope names.
+func (s *Server) granted(rt *route, v Viewer) error {
+	if v.Grants == nil || rt.judgesGrants {
+		return nil
+	}
+	nsid := rt.info.NSID
+	if nsid == "" || s.cfg.ServiceDID == "" {
+		return Errorf(http.StatusForbidden, "Forbidden", "the scope of the credential does not reach this")
+	}
+	audience := string(s.cfg.ServiceDID) + "#" + rt.service
+	if v.Grants.RPC(nsid, audience) {
+		return nil
+	}
+	return Errorf(http.StatusForbidden, "Forbidden", "the scope of the credential does not reach %[1]s; use one with rpc:%[1]s?aud=%[2]s", nsid, url.QueryEscape(audience))
 }
 
 // admit is the table of DESIGN.md, "Who may read".
-func admit(access Access, visibility Visibility, v Viewer) error {
-	if access == Read && visibility == Public && v.Kind != Refresh {
+func (s *Server) admit(access Access, v Viewer) error {
+	open := access == Read && s.cfg.Visibility == Public || access == Published && (s.cfg.Visibility == Public || s.cfg.Published)
+	if open && v.Kind != Refresh {
 		return nil
 	}
 	if !v.Known() {
@@ -52,7 +76,7 @@ func admit(access Access, visibility Visibility, v Viewer) error {
 		return Errorf(http.StatusBadRequest, "InvalidToken", "a refresh token only serves to refresh or end a session; show the access token")
 	}
 	switch access {
-	case Read, Member:
+	case Read, Member, Published:
 		if !v.Member {
 			return Errorf(http.StatusForbidden, "Forbidden", "the credential is valid, but %s is not a member of the team here", whose(v))
 		}

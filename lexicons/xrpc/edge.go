@@ -180,8 +180,8 @@ func (s *Server) dispatch(c echo.Context) error {
 	if err != nil {
 		// No method can have this name, so there is nothing to fall back to; who
 		// may not ask for methods is not told even that.
-		call.route = &route{info: RouteInfo{Path: xrpcPrefix + "*"}}
-		if err := s.gate(c.Request().Context(), call, Read, false); err != nil {
+		call.route = &route{info: RouteInfo{Path: xrpcPrefix + "*", Access: Read}}
+		if err := s.gate(c.Request().Context(), call, call.route); err != nil {
 			return err
 		}
 		return InvalidRequest("the path names no method: want /xrpc/<NSID>")
@@ -209,7 +209,7 @@ func (s *Server) serve(c echo.Context, rt *route) error {
 			return err
 		}
 	}
-	if err := s.gate(ctx, call, rt.info.Access, rt.readsCredential); err != nil {
+	if err := s.gate(ctx, call, rt); err != nil {
 		return err
 	}
 	if rt.info.NSID != "" && !rt.answers(call.Request.Method) {
@@ -222,8 +222,8 @@ func (s *Server) serve(c echo.Context, rt *route) error {
 
 // gate asks who calls, whether the class admits them, and Admit. A credential
 // that was refused counts for Admit like any other: it may be a guess.
-func (s *Server) gate(ctx context.Context, call *Call, access Access, readsCredential bool) error {
-	refused := s.identify(call, access, readsCredential)
+func (s *Server) gate(ctx context.Context, call *Call, rt *route) error {
+	refused := s.identify(call, rt)
 	if s.cfg.Admit != nil {
 		if err := s.cfg.Admit(ctx, call); err != nil {
 			return err

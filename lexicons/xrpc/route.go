@@ -15,12 +15,14 @@ type route struct {
 	handle          Handler
 	early           func(*Call) error // looks before anybody is asked who they are
 	readsCredential bool
+	judgesGrants    bool
+	service         string   // whose method it is, as the fragment of our DID that an rpc: permission names
 	maxBody         int64    // in bytes; 0 when the route reads no body
 	ignored         []string // parameters or input fields without a struct field
 }
 
 func newRoute(nsid syntax.NSID, verb string, access Access, opts []Option) *route {
-	rt := &route{info: RouteInfo{NSID: nsid, Verb: verb, Path: xrpcPrefix + string(nsid), Access: access}}
+	rt := &route{info: RouteInfo{NSID: nsid, Verb: verb, Path: xrpcPrefix + string(nsid), Access: access}, service: "atproto_pds"}
 	rt.apply(opts)
 	return rt
 }
@@ -32,6 +34,15 @@ type Option func(*route)
 // credential that is shown is examined, and one that is no good is told in
 // Call.CredentialErr, not refused. Without it an Open method never looks.
 func ReadsCredential() Option { return func(rt *route) { rt.readsCredential = true } }
+
+// JudgesGrants says that the handler itself looks at Viewer.Grants, for they
+// decide by what is asked. Without it a scoped credential gets in only when an
+// rpc: permission names the method.
+func JudgesGrants() Option { return func(rt *route) { rt.judgesGrants = true } }
+
+// OfService says which service of our DID document the method belongs to;
+// "atproto_pds" when left out.
+func OfService(fragment string) Option { return func(rt *route) { rt.service = fragment } }
 
 // MaxBody bounds this method's request body, in bytes, before and after
 // decompression. It replaces Config.MaxBody.
@@ -54,7 +65,7 @@ func (rt *route) check() error {
 	switch {
 	case rt.handle == nil:
 		return errors.New("no handler")
-	case rt.info.Access <= Unclassified || rt.info.Access > OwnGate:
+	case rt.info.Access <= Unclassified || rt.info.Access > Published:
 		return errors.New("the route is not classified: name its Access")
 	case rt.maxBody < 0:
 		return errors.New("negative body limit")

@@ -50,6 +50,12 @@ type Config struct {
 	Authenticator Authenticator
 	Visibility    Visibility
 
+	// ServiceDID is the DID of this service, in the audience that an rpc:
+	// permission names. Without it no such permission reaches a method here.
+	ServiceDID syntax.DID
+	// Published tells that some collections are public in visibility team: the
+	// routes of class Published then admit anybody.
+	Published bool
 	// Log gets one line per request; slog.Default() when nil. It never sees a
 	// query string, a body or a header.
 	Log *slog.Logger

@@ -29,6 +29,27 @@ type Viewer struct {
 	Active    bool       // the account is active (not deactivated, not taken down)
 	Status    string     // account status when not active ("deactivated", "takendown", …)
 	Member    bool       // belongs to the team: hosted account, TEAM_DIDS, admin or API token
+	Grants    Grants     // all that a scoped credential may do; nil when its kind alone decides
+}
+
+// Grants is what a credential was given, in the permission grammar of atproto
+// (https://atproto.com/specs/permission). What it does not name it does not
+// allow.
+type Grants interface {
+	// Repo reports whether a record of collection may be created, updated or
+	// deleted (action, as in the grammar) in the credential's own repo.
+	Repo(collection syntax.NSID, action string) bool
+	// Blob reports whether bytes of a media type may be uploaded.
+	Blob(mediaType string) bool
+	// RPC reports whether method may be called of audience, a DID with its
+	// #service.
+	RPC(method syntax.NSID, audience string) bool
+	// Account reports whether an attribute of the account ("email", "repo") may
+	// be read or managed (action); managing includes reading.
+	Account(attribute, action string) bool
+	// Identity reports whether "handle", or the whole identity ("*"), may be
+	// changed.
+	Identity(attribute string) bool
 }
 
 // Known reports whether any credential was shown and accepted.
@@ -59,4 +80,5 @@ const (
 	RefreshToken        // needs a refresh token
 	AdminOnly           // needs Basic admin
 	OwnGate             // the handler asks for a credential of its own kind (the console and its sign-in session)
+	Published           // as Read, but while the operator publishes some collections (Config.Published) anybody gets in, and the handler shows who is no Member those alone
 )
