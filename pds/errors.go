@@ -44,6 +44,7 @@ var answers = []answer{
 	{account.ErrKeyKnown, 400, "DuplicateCreate", "the key is registered for the account, or was once; make a new key pair"},
 	{account.ErrProofUsed, 401, "NonceNotUnique", "the assertion was used before; sign a new one with a fresh jti"},
 	{account.ErrInviteCount, 400, "InvalidRequest", "1 to 500 invite codes of 1 to 100000 uses each are made at once; send smaller numbers"},
+	{account.ErrPolicy, 400, "InvalidRequest", ""},
 	{account.ErrRepoint, 400, "InvalidRequest", "the new host of a did:web is an https URL with a did:key; send both"},
 	{account.ErrPLCRefused, 400, "InvalidRequest", "the PLC directory refused the operation; the operator finds its reason in the log"},
 	{account.ErrPLCUnavailable, 502, "UpstreamFailure", "the PLC directory could not be reached; try again later"},

@@ -1,3 +1,11 @@
+account_policies.did text NOT NULL COLLATE C
+account_policies.collections text
+account_policies.create_only text
+account_policies.max_records bigint
+account_policies.max_blob_bytes bigint
+account_policies.writes_per_hour bigint
+account_policies.writes_per_day bigint
+account_policies.changed_at text NOT NULL COLLATE C
 accounts.did text NOT NULL COLLATE C
 accounts.handle text COLLATE C
 accounts.identity text NOT NULL
@@ -90,6 +98,9 @@ repos.head bytea NOT NULL
 repos.rev text NOT NULL COLLATE C
 repos.data bytea NOT NULL
 repos.commit_block bytea NOT NULL
+repos.record_count bigint NOT NULL DEFAULT 0
+repos.blob_count bigint NOT NULL DEFAULT 0
+repos.blob_bytes bigint NOT NULL DEFAULT 0
 sessions.sid text NOT NULL COLLATE C
 sessions.did text NOT NULL COLLATE C
 sessions.scope text NOT NULL
@@ -116,6 +127,7 @@ tombstones.deleted_at text NOT NULL COLLATE C
 used_assertions.id text NOT NULL COLLATE C
 used_assertions.expires_at text NOT NULL COLLATE C
 
+account_policies account_policies_pkey PRIMARY KEY (did)
 accounts accounts_email_key UNIQUE (email)
 accounts accounts_handle_key UNIQUE (handle)
 accounts accounts_pkey PRIMARY KEY (did)
@@ -146,6 +158,7 @@ takedowns takedowns_pkey PRIMARY KEY (did, subject)
 tombstones tombstones_pkey PRIMARY KEY (did, path)
 used_assertions used_assertions_pkey PRIMARY KEY (id)
 
+CREATE UNIQUE INDEX account_policies_pkey ON public.account_policies USING btree (did);
 CREATE INDEX accounts_changed ON public.accounts USING btree (changed_at);
 CREATE INDEX accounts_created ON public.accounts USING btree (created_at, did);
 CREATE UNIQUE INDEX accounts_email_key ON public.accounts USING btree (email);

@@ -1,3 +1,13 @@
+CREATE TABLE account_policies (
+    did             TEXT PRIMARY KEY,
+    collections     TEXT,    -- JSON array of NSIDs: those that it may write; NULL: all
+    create_only     TEXT,    -- JSON array of NSIDs: no record is updated or deleted there
+    max_records     INTEGER,
+    max_blob_bytes  INTEGER,
+    writes_per_hour INTEGER, -- in points of the rate limits
+    writes_per_day  INTEGER,
+    changed_at      TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 CREATE TABLE accounts (
     did             TEXT PRIMARY KEY,
     handle          TEXT UNIQUE,   -- lower case; NULL once deleted
@@ -143,7 +153,7 @@ CREATE TABLE repos (
     rev          TEXT NOT NULL,
     data         BLOB NOT NULL, -- CID of the MST's root
     commit_block BLOB NOT NULL
-) STRICT;
+, record_count INTEGER NOT NULL DEFAULT 0, blob_count INTEGER NOT NULL DEFAULT 0, blob_bytes INTEGER NOT NULL DEFAULT 0) STRICT;
 CREATE TABLE sessions (
     sid          TEXT PRIMARY KEY,
     did          TEXT NOT NULL,

@@ -1,12 +1,13 @@
 // Package account owns who lives on this host: accounts and their status,
 // handles, passwords, app passwords and login keys, sessions and their tokens,
-// invites, the keys that sign for an account, DID documents and did:plc
-// operations.
+// invites, the keys that sign for an account, what the operator lets it write,
+// DID documents and did:plc operations.
 //
-// Hides: the tables of 00004_accounts.sql and 00005_login_keys.sql, argon2id
-// and its queue, the form of session tokens, the envelope that keys are wrapped
-// in, the caches that let a request be authenticated without a database read,
-// and which DIDs are answered from the database instead of the network.
+// Hides: the tables of 00004_accounts.sql, 00005_login_keys.sql and
+// 00010_account_policies.sql, argon2id and its queue, the form of session
+// tokens, the envelope that keys are wrapped in, the caches that let a request
+// be authenticated without a database read, and which DIDs are answered from
+// the database instead of the network.
 //
 // Invariants: a did:web DID is issued once, ever, and its document is served
 // for ever; one handle has one account; a private key is in the database only
@@ -17,7 +18,7 @@
 // secret has no printable form.
 //
 // Does not: speak XRPC (pds maps the errors of errors.go to names), keep
-// repos, emit events, send mail. Creating or changing an account together with
-// its repo and its events is one transaction of the caller: the methods that
-// take a tx are made for that.
+// repos, emit events, send mail, enforce a policy (pds and repostore do).
+// Creating or changing an account together with its repo and its events is one
+// transaction of the caller: the methods that take a tx are made for that.
 package account

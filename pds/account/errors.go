@@ -52,6 +52,10 @@ var (
 	// ErrProofUsed: the assertion has opened a session before (401 NonceNotUnique).
 	ErrProofUsed = errors.New("assertion was used before")
 
+	// ErrPolicy: a write policy with a number or list out of bounds (400
+	// InvalidRequest).
+	ErrPolicy = errors.New("the policy is not valid")
+
 	// ErrPLCRefused: the PLC directory said no (400 InvalidRequest, its words are in the error).
 	ErrPLCRefused = errors.New("plc directory refused the operation")
 	// ErrPLCUnavailable: the PLC directory did not answer as one (502 UpstreamFailure).

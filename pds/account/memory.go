@@ -23,12 +23,13 @@ const (
 	pollOverlap = time.Minute
 )
 
-// accountCache holds accounts and their DID documents as last read. A read that
+// accountCache holds accounts, their policies and their DID documents as last read. A read that
 // began before a change must not be added after it, hence the generations.
 type accountCache struct {
 	mu        sync.Mutex
 	changes   uint64 // guarded by mu
 	accounts  *lru.Cache[syntax.DID, Account]
+	policies  *lru.Cache[syntax.DID, Policy]
 	documents *lru.Cache[syntax.DID, *Document] // never changed once in here
 }
 
@@ -37,8 +38,12 @@ func newAccountCache() (*accountCache, error) {
 	if err != nil {
 		return nil, err
 	}
+	policies, err := lru.New[syntax.DID, Policy](accountCacheSize)
+	if err != nil {
+		return nil, err
+	}
 	documents, err := lru.New[syntax.DID, *Document](accountCacheSize)
-	return &accountCache{accounts: accounts, documents: documents}, err
+	return &accountCache{accounts: accounts, policies: policies, documents: documents}, err
 }
 
 func (c *accountCache) generation() uint64 {
@@ -61,6 +66,7 @@ func (c *accountCache) forget(did syntax.DID) {
 	defer c.mu.Unlock()
 	c.changes++
 	c.accounts.Remove(did)
+	c.policies.Remove(did)
 	c.documents.Remove(did)
 }
 
@@ -69,6 +75,7 @@ func (c *accountCache) forgetAll() {
 	defer c.mu.Unlock()
 	c.changes++
 	c.accounts.Purge()
+	c.policies.Purge()
 	c.documents.Purge()
 }
 

@@ -98,6 +98,7 @@ func (s *Store) DeleteTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Acco
 		"UPDATE keys SET wrapped = NULL WHERE subject = ?",
 		"DELETE FROM app_passwords WHERE did = ?",
 		"DELETE FROM login_keys WHERE did = ?",
+		"DELETE FROM account_policies WHERE did = ?",
 	} {
 		if err := tx.Exec(statement, string(did)).Error; err != nil {
 			return Account{}, fmt.Errorf("delete account %s: %w", did, err)
