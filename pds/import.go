@@ -66,8 +66,10 @@ func bodyError(err error) error {
 	return err
 }
 
-// commitKeys are the keys that may have signed a repo of the DID: the one in
-// its document now, as the world sees it, and the one that signs here.
+// commitKeys are the keys that may have signed a repo of the DID: the one that
+// signs here, the one in its document now, as the world sees it, and those that
+// its PLC log has named before. Who moves may point the document here first and
+// bring the repo after, and a backup may be older than a change of keys.
 func (p *PDS) commitKeys(ctx context.Context, did syntax.DID) ([]atcrypto.PublicKey, error) {
 	own, err := p.accounts.SigningKey(ctx, did)
 	if err != nil {
@@ -81,16 +83,17 @@ func (p *PDS) commitKeys(ctx context.Context, did syntax.DID) ([]atcrypto.Public
 	if err := p.directory.Purge(ctx, did.AtIdentifier()); err != nil {
 		return nil, fmt.Errorf("purge identity %s: %w", did, err)
 	}
-	ident, err := p.directory.LookupDID(ctx, did)
-	if err != nil {
-		// The document may be out of reach just now; an export of this host needs none.
+	// The document or the log may be out of reach just now; an export of this host needs neither.
+	if ident, err := p.directory.LookupDID(ctx, did); err != nil {
 		p.log.WarnContext(ctx, "import: the DID document cannot be read", "did", did, "error", err)
-		return keys, nil
-	}
-	if named, err := ident.PublicKey(); err == nil {
+	} else if named, err := ident.PublicKey(); err == nil {
 		keys = append(keys, named)
 	}
-	return keys, nil
+	logged, err := p.accounts.LoggedKeys(ctx, did)
+	if err != nil {
+		p.log.WarnContext(ctx, "import: the PLC log cannot be read", "did", did, "error", err)
+	}
+	return append(keys, logged...), nil
 }
 
 // unfitRecords counts the imported records that do not match their lexicon.

@@ -12,6 +12,7 @@ import (
 
 	"herbarium.garden/migrations"
 	"herbarium.garden/migrations/dbtest"
+	"herbarium.garden/pds/account"
 )
 
 func (h *host) importRepo(t *testing.T, a agent, car []byte) reply {
@@ -92,6 +93,46 @@ func str(v any) string {
 		return ""
 	}
 	return n.String()
+}
+
+// Who points the document here first and brings the repo after comes with
+// commits by a key that only the PLC log still names.
+func TestImportSignedByAFormerKey(t *testing.T) {
+	_, at := newPLC(t)
+	eachHost(t, setting{plc: at, others: func(*testing.T) identity.Directory { return identity.NewMockDirectory() }}, func(t *testing.T, h *host) {
+		old := newHost(t, dbtest.Open(t, migrations.PDS, h.db.Dialect), setting{plc: at})
+		mover := old.agent(t, "mover")
+		old.create(t, mover, observation, observed("seen there")).ok(t)
+		car := old.repoCAR(t, mover.did)
+		others := h.others.(*identity.MockDirectory)
+		named := func(key string) {
+			public, err := atcrypto.ParsePublicDIDKey(key)
+			require.NoError(t, err)
+			others.Insert(identity.Identity{DID: syntax.DID(mover.did), Handle: syntax.HandleInvalid,
+				Keys: map[string]identity.VerificationMethod{"atproto": {Type: "Multikey", PublicKeyMultibase: public.Multibase()}}})
+		}
+		recommended := func(h *host, a agent) string {
+			return h.query(t, a.access, "com.atproto.identity.getRecommendedDidCredentials").ok(t).str("verificationMethods", "atproto")
+		}
+		named(recommended(old, mover))
+		proof := old.query(t, mover.access, "com.atproto.server.getServiceAuth", "aud", string(h.did), "lxm", "com.atproto.server.createAccount").ok(t).str("token")
+		here := agent{did: mover.did, handle: "moved.test"}
+		here.access = "Bearer " + h.procedure(t, "Bearer "+proof, "com.atproto.server.createAccount",
+			object{"handle": here.handle, "did": mover.did, "password": "long enough"}).ok(t).str("accessJwt")
+		ours := recommended(h, here)
+		require.NoError(t, old.accounts.UpdatePLC(t.Context(), syntax.DID(mover.did), func(op *account.PLCOperation) {
+			op.VerificationMethods = map[string]string{account.KeyID: ours}
+		}))
+		named(ours)
+
+		r := h.importRepo(t, here, car)
+		require.Equal(t, 200, r.Status, string(r.Body))
+		require.Equal(t, recordsOfCAR(t, car), recordsOfCAR(t, h.repoCAR(t, mover.did)))
+
+		stranger := old.agent(t, "stranger")
+		old.create(t, stranger, observation, observed("not of this DID")).ok(t)
+		h.importRepo(t, here, old.repoCAR(t, stranger.did)).refused(t, 400, "InvalidRequest")
+	})
 }
 
 func TestImportIntoALiveAccount(t *testing.T) {

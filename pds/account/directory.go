@@ -50,10 +50,7 @@ func NewDirectory(cfg DirectoryConfig) (identity.Directory, error) {
 	if cfg.DevLoopback && cfg.Listener == "" {
 		return nil, errors.New("identity directory: DevLoopback needs the Listener")
 	}
-	plc := cfg.PLCURL
-	if plc == nil {
-		plc = &url.URL{Scheme: "https", Host: "plc.directory"}
-	}
+	plc := plcOrPublic(cfg.PLCURL)
 	if cfg.Transport == nil {
 		cfg.Transport = ssrf.PublicOnlyTransport()
 	}

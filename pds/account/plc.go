@@ -37,6 +37,8 @@ type PLCOperation struct {
 	Services            map[string]PLCService `json:"services"`
 	Prev                *string               `json:"prev"` // CID of the operation before; nil in the genesis
 	Sig                 string                `json:"sig,omitempty"`
+
+	created *createOperation // what was signed, where a log starts with the old form
 }
 
 // PLCService is a service of a PLCOperation.
@@ -51,6 +53,9 @@ const plcOperationType = "plc_operation"
 // without sig (absent, not empty); DID and CID are over the form with it. prev
 // is always there, null in the genesis.
 func (op *PLCOperation) encode(signed bool) ([]byte, error) {
+	if op.created != nil {
+		return op.created.encode(signed)
+	}
 	fields := map[string]any{"type": op.Type, "rotationKeys": list(op.RotationKeys), "alsoKnownAs": list(op.AlsoKnownAs), "prev": nil}
 	if op.Prev != nil {
 		fields["prev"] = *op.Prev
@@ -181,9 +186,6 @@ func (s *Store) genesis(ctx context.Context, handle syntax.Handle, signing atcry
 // over from the last one is signed again: a directory that lies must not get
 // its own rotation keys signed by ours.
 func (s *Store) UpdatePLC(ctx context.Context, did syntax.DID, mutate func(*PLCOperation)) error {
-	if s.plc == nil {
-		return fmt.Errorf("update %s: %w: no directory is configured", did, ErrPLCUnavailable)
-	}
 	log, err := s.plc.log(ctx, did)
 	if err != nil {
 		return fmt.Errorf("update %s: %w", did, err)
@@ -202,7 +204,7 @@ func (s *Store) UpdatePLC(ctx context.Context, did syntax.DID, mutate func(*PLCO
 	}
 	mutate(&op)
 	link := prev.String()
-	op.Prev, op.Sig = &link, ""
+	op.Type, op.Prev, op.Sig, op.created = plcOperationType, &link, "", nil
 	if err := op.Sign(rotation); err != nil {
 		return err
 	}
@@ -212,42 +214,18 @@ func (s *Store) UpdatePLC(ctx context.Context, did syntax.DID, mutate func(*PLCO
 	return nil
 }
 
-// verifyPLCLog checks that the operations lead from the genesis that did is
-// the hash of, each signed by a rotation key of the one before. It does not
-// check whether there are newer ones or the recovery window.
-func verifyPLCLog(did syntax.DID, log []PLCOperation) error {
-	if len(log) == 0 {
-		return errors.New("its log is empty")
-	}
-	rotationKeys := log[0].RotationKeys
-	for i := range log {
-		op := &log[i]
-		if op.Type != plcOperationType {
-			return fmt.Errorf("operation %d is a %q", i, op.Type)
-		}
-		if i == 0 {
-			derived, err := op.DID()
-			if err != nil || derived != did {
-				return errors.New("its first operation is not the genesis of this DID")
-			}
-		} else {
-			before, err := log[i-1].CID()
-			if err != nil || op.Prev == nil || *op.Prev != before.String() {
-				return fmt.Errorf("operation %d does not follow the one before", i)
-			}
-		}
-		if err := op.Verify(rotationKeys); err != nil {
-			return fmt.Errorf("operation %d: %w", i, err)
-		}
-		rotationKeys = op.RotationKeys
-	}
-	return nil
-}
-
 // plcClient speaks to one PLC directory.
 type plcClient struct {
 	base *url.URL
 	http *http.Client
+}
+
+// plcOrPublic is the configured directory, or the public one.
+func plcOrPublic(configured *url.URL) *url.URL {
+	if configured != nil {
+		return configured
+	}
+	return &url.URL{Scheme: "https", Host: "plc.directory"}
 }
 
 // submit posts a signed operation. 4xx is ErrPLCRefused with the directory's

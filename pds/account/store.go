@@ -42,7 +42,7 @@ type Config struct {
 
 	HandleDomains  []string     // suffixes with the leading dot; default [".test"]
 	Identity       IdentityKind // Web (default) or PLC
-	PLCURL         *url.URL     // needed when Identity is PLC
+	PLCURL         *url.URL     // needed when Identity is PLC; default for accounts that bring theirs: https://plc.directory
 	HTTPClient     *http.Client // to the PLC directory; default: 10 s, no redirects
 	InviteRequired bool         // an account needs an invite unless an admin makes it
 	KeyKind        KeyKind      // default P256
@@ -110,7 +110,7 @@ type Store struct {
 	cfg     Config
 	keyring *keyring
 	hasher  *hasher
-	plc     *plcClient // nil unless Identity is PLC
+	plc     *plcClient
 	keys    *lru.Cache[keyPlace, atcrypto.PrivateKey]
 	cache   *accountCache
 	tokens  *lru.Cache[tokenHash, claims]
@@ -130,9 +130,7 @@ func New(cfg Config) (*Store, error) {
 	if s.hasher, err = newHasher(cfg.PasswordWorkers, cfg.Rand); err != nil {
 		return nil, fmt.Errorf("account store: %w", err)
 	}
-	if cfg.Identity == PLC {
-		s.plc = &plcClient{base: cfg.PLCURL, http: cfg.HTTPClient}
-	}
+	s.plc = &plcClient{base: plcOrPublic(cfg.PLCURL), http: cfg.HTTPClient}
 	if s.keys, err = lru.New[keyPlace, atcrypto.PrivateKey](keyCacheSize); err != nil {
 		return nil, fmt.Errorf("account store: %w", err)
 	}
