@@ -31,7 +31,7 @@ type appPasswordView struct {
 }
 
 func viewAppPassword(a account.AppPassword) appPasswordView {
-	return appPasswordView{Name: a.Name, CreatedAt: migrations.FormatTime(a.CreatedAt), Privileged: a.Privileged}
+	return appPasswordView{Name: a.Name, CreatedAt: migrations.FormatTime(a.CreatedAt), Privileged: a.Scope.Privileged()}
 }
 
 type createAppPasswordInput struct {
@@ -43,7 +43,11 @@ func (p *PDS) createAppPassword(ctx context.Context, v xrpc.Viewer, in createApp
 	if err := fullAccess(v); err != nil {
 		return nil, err
 	}
-	made, password, err := p.accounts.CreateAppPassword(ctx, v.DID, in.Name, in.Privileged)
+	params := account.AppPasswordParams{Name: in.Name, Scope: account.ScopeAppPass}
+	if in.Privileged {
+		params.Scope = account.ScopeAppPassPrivileged
+	}
+	made, password, err := p.accounts.CreateAppPassword(ctx, v.DID, params)
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func kindOfToken(token string) xrpc.Kind {
 }
 
 func viewerOf(kind xrpc.Kind, g account.Grant) xrpc.Viewer {
-	return xrpc.Viewer{
+	v := xrpc.Viewer{
 		Kind:      kind,
 		DID:       g.Account.DID,
 		SessionID: g.SessionID,
@@ -110,6 +110,10 @@ func viewerOf(kind xrpc.Kind, g account.Grant) xrpc.Viewer {
 		Status:    g.Account.HostedStatus(),
 		Member:    isMember(g.Account) && g.Scope != account.ScopeTakendown,
 	}
+	if g.Permissions != nil { // a nil in the interface would be a scope that allows nothing
+		v.Grants = g.Permissions
+	}
+	return v
 }
 
 // isMember: an account that its owner deactivated still belongs to the team,

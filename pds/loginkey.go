@@ -98,7 +98,7 @@ func (p *PDS) addLoginKey(ctx context.Context, _ xrpc.Viewer, in addLoginKeyInpu
 	if err != nil {
 		return nil, err
 	}
-	added, err := p.accounts.AddLoginKey(ctx, in.DID, in.Name, key, in.Scope)
+	added, err := p.accounts.AddLoginKey(ctx, in.DID, account.LoginKeyParams{Name: in.Name, PublicKey: key, Scope: in.Scope})
 	if err != nil {
 		return nil, notFound(err)
 	}

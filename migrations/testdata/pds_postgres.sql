@@ -24,8 +24,10 @@ accounts.deleted_at text
 app_passwords.did text NOT NULL COLLATE C
 app_passwords.name text NOT NULL COLLATE C
 app_passwords.hash bytea NOT NULL
-app_passwords.privileged bigint NOT NULL
 app_passwords.created_at text NOT NULL COLLATE C
+app_passwords.scope text NOT NULL DEFAULT 'com.atproto.appPass'::text
+app_passwords.expires_at text
+app_passwords.last_used_at text
 awaited_blobs.repo_id bigint NOT NULL
 awaited_blobs.cid bytea NOT NULL
 awaited_blobs.path text NOT NULL COLLATE C
@@ -75,6 +77,7 @@ login_keys.scope text NOT NULL
 login_keys.created_at text NOT NULL COLLATE C
 login_keys.last_used_at text
 login_keys.revoked_at text
+login_keys.expires_at text
 nodes.repo_id bigint NOT NULL
 nodes.lower_key text NOT NULL COLLATE C
 nodes.height bigint NOT NULL
@@ -109,6 +112,7 @@ sessions.created_at text NOT NULL COLLATE C
 sessions.expires_at text NOT NULL COLLATE C
 sessions.ended_at text COLLATE C
 sessions.login_key text
+sessions.not_after text
 settings.name text NOT NULL COLLATE C
 settings.value bytea NOT NULL
 supersedes.did text NOT NULL COLLATE C

@@ -31,8 +31,7 @@ CREATE TABLE app_passwords (
     did        TEXT NOT NULL,
     name       TEXT NOT NULL,
     hash       BLOB NOT NULL,    -- SHA-256 over DID and password (80 random bits)
-    privileged INTEGER NOT NULL, -- 0 | 1
-    created_at TEXT NOT NULL,
+    created_at TEXT NOT NULL, scope TEXT NOT NULL DEFAULT 'com.atproto.appPass', expires_at TEXT, last_used_at TEXT,
     PRIMARY KEY (did, name)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE awaited_blobs (
@@ -114,7 +113,7 @@ CREATE TABLE login_keys (
     scope        TEXT NOT NULL, -- of the sessions that it opens
     created_at   TEXT NOT NULL,
     last_used_at TEXT,          -- last sign-in
-    revoked_at   TEXT,
+    revoked_at   TEXT, expires_at TEXT,
     PRIMARY KEY (did, public_key)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX login_keys_name ON login_keys (did, name) WHERE revoked_at IS NULL;
@@ -162,7 +161,7 @@ CREATE TABLE sessions (
     created_at   TEXT NOT NULL,
     expires_at   TEXT NOT NULL, -- no refresh token of the session outlives this
     ended_at     TEXT           -- revoked; access tokens are refused from then on
-, login_key TEXT) STRICT, WITHOUT ROWID;
+, login_key TEXT, not_after TEXT) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_did ON sessions (did, created_at, sid);
 CREATE INDEX sessions_ended ON sessions (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX sessions_expires ON sessions (expires_at);

@@ -22,26 +22,41 @@ import (
 
 // AppPassword describes an app password; the password itself is shown once.
 type AppPassword struct {
-	Name       string
-	Privileged bool
-	CreatedAt  time.Time
+	Name      string // of the app passwords that an account has, no two have the same
+	Scope     Scope  // of the sessions that it opens; never ScopeAccess
+	CreatedAt time.Time
+	Expires   *time.Time // nil: never. Sessions that it opened end then too
+	LastUsed  *time.Time // last sign-in or refresh; nil before the first
+}
+
+// AppPasswordParams are what is asked for of a new app password.
+type AppPasswordParams struct {
+	Name    string     // 1 to 128 bytes
+	Scope   Scope      // ScopeAppPass (when left out), ScopeAppPassPrivileged or permissions
+	Expires *time.Time // nil: never
 }
 
 type appPasswordRow struct {
 	DID        string `gorm:"column:did;primaryKey"`
 	Name       string `gorm:"primaryKey"`
 	Hash       []byte
-	Privileged int
+	Scope      string
 	CreatedAt  string
+	ExpiresAt  *string
+	LastUsedAt *string
 }
 
 func (appPasswordRow) TableName() string { return "app_passwords" }
 
-func (r appPasswordRow) scope() Scope {
-	if r.Privileged != 0 {
-		return ScopeAppPassPrivileged
+// use notes inside the caller's transaction (tx) that somebody signs in, and
+// holds the password as it is until the commit. ErrCredentials if it was taken
+// away or renewed since it was found.
+func (r appPasswordRow) use(tx *gorm.DB, now string) error {
+	used := tx.Exec("UPDATE app_passwords SET last_used_at = ? WHERE did = ? AND name = ? AND hash = ?", now, r.DID, r.Name, r.Hash)
+	if used.Error == nil && used.RowsAffected == 0 {
+		return ErrCredentials
 	}
-	return ScopeAppPass
+	return used.Error
 }
 
 // An app password is 80 random bits, so a plain hash of it is enough: there is
@@ -84,19 +99,25 @@ func printableName(s string) bool {
 	return s != "" && len(s) <= 2048 && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// CreateAppPassword makes an app password and answers it, this once.
-func (s *Store) CreateAppPassword(ctx context.Context, did syntax.DID, name string, privileged bool) (AppPassword, string, error) {
-	if len(name) > maxNameLength || !printableName(name) {
+// CreateAppPassword makes an app password and answers it, this once. ErrScope
+// and ErrExpiry for what it is not to be, ErrNameTaken, ErrTooMany.
+func (s *Store) CreateAppPassword(ctx context.Context, did syntax.DID, params AppPasswordParams) (AppPassword, string, error) {
+	if len(params.Name) > maxNameLength || !printableName(params.Name) {
 		return AppPassword{}, "", ErrNameInvalid
+	}
+	scope, err := params.Scope.forCredential()
+	if err != nil {
+		return AppPassword{}, "", err
+	}
+	expires, err := s.expiry(params.Expires)
+	if err != nil {
+		return AppPassword{}, "", err
 	}
 	password, err := s.grouped(appPasswordBytes, 4)
 	if err != nil {
 		return AppPassword{}, "", err
 	}
-	row := appPasswordRow{DID: string(did), Name: name, Hash: hashAppPassword(did, password), CreatedAt: s.nowText()}
-	if privileged {
-		row.Privileged = 1
-	}
+	row := appPasswordRow{DID: string(did), Name: params.Name, Hash: hashAppPassword(did, password), Scope: string(scope), CreatedAt: s.nowText(), ExpiresAt: expires}
 	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
 		if alive, err := exists(ctx, tx, "accounts", "did = ? AND deleted_at IS NULL", string(did)); err != nil || !alive {
 			return errors.Join(err, ErrNotFound)
@@ -121,9 +142,70 @@ func (s *Store) CreateAppPassword(ctx context.Context, did syntax.DID, name stri
 	return app, password, err
 }
 
+// RotateAppPassword makes another secret for an app password, answers it, this
+// once, and ends the sessions that the old one opened. expires, unless nil,
+// replaces its expiry; without a new one ErrExpiry for a password whose time is
+// over. ErrNoCredential if the account has none of the name.
+func (s *Store) RotateAppPassword(ctx context.Context, did syntax.DID, name string, expires *time.Time) (AppPassword, string, error) {
+	until, err := s.expiry(expires)
+	if err != nil {
+		return AppPassword{}, "", err
+	}
+	password, err := s.grouped(appPasswordBytes, 4)
+	if err != nil {
+		return AppPassword{}, "", err
+	}
+	var row appPasswordRow
+	err = s.endSessions(ctx, func(tx *gorm.DB) error {
+		row = appPasswordRow{}
+		if !printableName(name) {
+			return ErrNoCredential
+		}
+		renewed := tx.Raw(`UPDATE app_passwords SET hash = ?, created_at = ?, last_used_at = NULL, expires_at = COALESCE(?, expires_at)
+			WHERE did = ? AND name = ? RETURNING *`, hashAppPassword(did, password), s.nowText(), until, string(did), name).Scan(&row)
+		switch {
+		case renewed.Error != nil:
+			return renewed.Error
+		case row.Name == "":
+			return ErrNoCredential
+		case over(row.ExpiresAt, s.nowText()):
+			return ErrExpiry
+		}
+		return nil
+	}, "did = ? AND app_password = ?", string(did), name)
+	if err != nil {
+		return AppPassword{}, "", fmt.Errorf("rotate app password of %s: %w", did, err)
+	}
+	app, err := row.appPassword()
+	return app, password, err
+}
+
+// expiry is the column of an expiry, which must be ahead.
+func (s *Store) expiry(at *time.Time) (*string, error) {
+	if at == nil {
+		return nil, nil
+	}
+	text := migrations.FormatTime(*at)
+	if text <= s.nowText() || at.UTC().Year() > 9999 {
+		return nil, ErrExpiry
+	}
+	return &text, nil
+}
+
+// over reports whether an expiry has come.
+func over(expiresAt *string, now string) bool { return expiresAt != nil && *expiresAt <= now }
+
 func (r appPasswordRow) appPassword() (AppPassword, error) {
-	created, err := migrations.ParseTime(r.CreatedAt)
-	return AppPassword{Name: r.Name, Privileged: r.Privileged != 0, CreatedAt: created}, err
+	a := AppPassword{Name: r.Name, Scope: Scope(r.Scope)}
+	var err error
+	if a.CreatedAt, err = migrations.ParseTime(r.CreatedAt); err != nil {
+		return AppPassword{}, err
+	}
+	if a.Expires, err = maybeTime(r.ExpiresAt); err != nil {
+		return AppPassword{}, err
+	}
+	a.LastUsed, err = maybeTime(r.LastUsedAt)
+	return a, err
 }
 
 // ListAppPasswords lists the app passwords of an account, 100 at most, by name.

@@ -72,6 +72,17 @@ var (
 	// ErrNameInvalid: the name of an app password or login key is empty, too long
 	// or has control characters (400 InvalidRequest).
 	ErrNameInvalid = errors.New("name must have 1 to 128 bytes and no control characters")
+	// ErrScope: what a credential is to be allowed cannot be read, or is not for
+	// one (400 InvalidRequest, in its words).
+	ErrScope = errors.New("invalid scope")
+	// ErrExpiry: a credential is to expire in the past, or past the year 9999
+	// (400 InvalidRequest).
+	ErrExpiry = errors.New("the expiry of a credential must be ahead")
+	// ErrExpired: the credential is the account's and its time is over (401
+	// AuthenticationRequired).
+	ErrExpired = errors.New("credential has expired")
+	// ErrNoCredential: the account has no app password of the name (400 NotFound).
+	ErrNoCredential = errors.New("no such credential")
 	// ErrInviteCount: codes or uses out of bounds (400 InvalidRequest).
 	ErrInviteCount = errors.New("want 1 to 500 invite codes of 1 to 100000 uses each")
 	// ErrRepoint: the new host or key of a did:web does not parse (400 InvalidRequest).

@@ -14,8 +14,10 @@ import (
 // handle in any case, a DID or an e-mail address.
 //
 // ErrCredentials is the one answer to an unknown account, a deleted one and a
-// wrong password, after the same work. A taken down account gets ErrTakenDown,
-// or with allowTakendown a session of ScopeTakendown; a deactivated one signs in.
+// wrong password, after the same work; ErrExpired that to an app password whose
+// time is over. A taken down account gets ErrTakenDown, or with allowTakendown a
+// session of ScopeTakendown, unless the credential's scope is made of
+// permissions; a deactivated one signs in.
 func (s *Store) Login(ctx context.Context, identifier, password string, allowTakendown bool) (Account, Tokens, error) {
 	row, err := s.findByIdentifier(ctx, identifier)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -31,7 +33,11 @@ func (s *Store) Login(ctx context.Context, identifier, password string, allowTak
 	}
 	switch a.Status {
 	case TakenDown:
-		if !allowTakendown {
+		permissions, err := scope.Permissions()
+		if err != nil {
+			return Account{}, Tokens{}, fmt.Errorf("sign in %s: %w", a.DID, err)
+		}
+		if !allowTakendown || permissions != nil {
 			return Account{}, Tokens{}, ErrTakenDown
 		}
 		scope = ScopeTakendown
@@ -70,8 +76,11 @@ func (s *Store) checkPassword(ctx context.Context, row accountRow, password stri
 		if err != nil {
 			return "", credential{}, err
 		}
+		if app != nil && over(app.ExpiresAt, s.nowText()) {
+			return "", credential{}, ErrExpired
+		}
 		if app != nil {
-			return app.scope(), credential{appPassword: &app.Name}, nil
+			return Scope(app.Scope), credential{appPassword: app}, nil
 		}
 	}
 	ok, outdated, err := s.hasher.verify(ctx, value(row.Password), password)

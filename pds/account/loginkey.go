@@ -27,7 +27,16 @@ type LoginKey struct {
 	PublicKey atcrypto.PublicKey
 	Scope     Scope // of the sessions that it opens; never ScopeAccess
 	CreatedAt time.Time
-	LastUsed  *time.Time // last sign-in; nil before the first
+	Expires   *time.Time // nil: never. Sessions that it opened end then too
+	LastUsed  *time.Time // last sign-in or refresh; nil before the first
+}
+
+// LoginKeyParams are what is asked for of a new login key.
+type LoginKeyParams struct {
+	Name      string // 1 to 128 bytes
+	PublicKey atcrypto.PublicKey
+	Scope     Scope      // ScopeAppPass (when left out), ScopeAppPassPrivileged or permissions
+	Expires   *time.Time // nil: never
 }
 
 type loginKeyRow struct {
@@ -38,6 +47,7 @@ type loginKeyRow struct {
 	CreatedAt  string
 	LastUsedAt *string
 	RevokedAt  *string
+	ExpiresAt  *string
 }
 
 func (loginKeyRow) TableName() string { return "login_keys" }
@@ -51,25 +61,33 @@ func (r loginKeyRow) loginKey() (LoginKey, error) {
 	if k.CreatedAt, err = migrations.ParseTime(r.CreatedAt); err != nil {
 		return LoginKey{}, fmt.Errorf("login key %s of %s: %w", r.Name, r.DID, err)
 	}
+	if k.Expires, err = maybeTime(r.ExpiresAt); err != nil {
+		return LoginKey{}, fmt.Errorf("login key %s of %s: %w", r.Name, r.DID, err)
+	}
 	if k.LastUsed, err = maybeTime(r.LastUsedAt); err != nil {
 		return LoginKey{}, fmt.Errorf("login key %s of %s: %w", r.Name, r.DID, err)
 	}
 	return k, nil
 }
 
-// AddLoginKey registers a key. Its sessions get scope, which is one of an app
-// password: a key may act for the account, not manage it. ErrKeyKnown for a key
-// that the account has or once had, ErrNameTaken for a name that another key
-// has.
-func (s *Store) AddLoginKey(ctx context.Context, did syntax.DID, name string, key atcrypto.PublicKey, scope Scope) (LoginKey, error) {
-	if len(name) > maxNameLength || !printableName(name) {
+// AddLoginKey registers a key. Its sessions get the scope, which is one of an
+// app password or permissions: a key may act for the account, not manage it.
+// ErrScope and ErrExpiry for what it is not to be, ErrKeyKnown for a key that
+// the account has or once had, ErrNameTaken for a name that another key has.
+func (s *Store) AddLoginKey(ctx context.Context, did syntax.DID, params LoginKeyParams) (LoginKey, error) {
+	if len(params.Name) > maxNameLength || !printableName(params.Name) {
 		return LoginKey{}, ErrNameInvalid
 	}
-	if scope != ScopeAppPass && scope != ScopeAppPassPrivileged {
-		return LoginKey{}, fmt.Errorf("add login key of %s: scope %q is not one of an app password", did, scope)
+	scope, err := params.Scope.forCredential()
+	if err != nil {
+		return LoginKey{}, err
 	}
-	row := loginKeyRow{DID: string(did), PublicKey: key.DIDKey(), Name: name, Scope: string(scope), CreatedAt: s.nowText()}
-	err := s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
+	expires, err := s.expiry(params.Expires)
+	if err != nil {
+		return LoginKey{}, err
+	}
+	row := loginKeyRow{DID: string(did), PublicKey: params.PublicKey.DIDKey(), Name: params.Name, Scope: string(scope), CreatedAt: s.nowText(), ExpiresAt: expires}
+	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
 		if alive, err := exists(ctx, tx, "accounts", "did = ? AND deleted_at IS NULL", string(did)); err != nil || !alive {
 			return errors.Join(err, ErrNotFound)
 		}
@@ -98,10 +116,9 @@ func (s *Store) AddLoginKey(ctx context.Context, did syntax.DID, name string, ke
 // ListLoginKeys lists the keys that sign the account in, maxLoginKeys at most,
 // by name.
 func (s *Store) ListLoginKeys(ctx context.Context, did syntax.DID) ([]LoginKey, error) {
-	var rows []loginKeyRow
-	err := s.cfg.DB.Read.WithContext(ctx).Where("did = ? AND revoked_at IS NULL", string(did)).Order("name").Limit(maxLoginKeys).Find(&rows).Error
+	rows, err := s.loginKeys(ctx, did)
 	if err != nil {
-		return nil, fmt.Errorf("list login keys of %s: %w", did, err)
+		return nil, err
 	}
 	keys := make([]LoginKey, len(rows))
 	for i, row := range rows {
@@ -110,6 +127,15 @@ func (s *Store) ListLoginKeys(ctx context.Context, did syntax.DID) ([]LoginKey, 
 		}
 	}
 	return keys, nil
+}
+
+func (s *Store) loginKeys(ctx context.Context, did syntax.DID) ([]loginKeyRow, error) {
+	var rows []loginKeyRow
+	err := s.cfg.DB.Read.WithContext(ctx).Where("did = ? AND revoked_at IS NULL", string(did)).Order("name").Limit(maxLoginKeys).Find(&rows).Error
+	if err != nil {
+		return nil, fmt.Errorf("list login keys of %s: %w", did, err)
+	}
+	return rows, nil
 }
 
 // RemoveLoginKey takes a key away, for good, and ends the sessions that it
@@ -132,23 +158,30 @@ type KeyProof struct {
 
 // LoginWithKey opens a session for an account that one of its login keys
 // signed for. ErrCredentials for an unknown account, a deleted one and a
-// signature by another key alike; ErrProofUsed for a proof that has opened a
-// session before; ErrTakenDown and ErrSuspended as Login. A deactivated account
-// signs in.
+// signature by another key alike; ErrExpired for a key whose time is over;
+// ErrProofUsed for a proof that has opened a session before; ErrTakenDown and
+// ErrSuspended as Login. A deactivated account signs in.
 func (s *Store) LoginWithKey(ctx context.Context, proof KeyProof) (Account, Tokens, error) {
-	keys, err := s.ListLoginKeys(ctx, proof.DID)
+	rows, err := s.loginKeys(ctx, proof.DID)
 	if err != nil {
 		return Account{}, Tokens{}, err
 	}
-	var found *LoginKey
-	for i := range keys {
-		if proof.SignedBy(keys[i].PublicKey) {
-			found = &keys[i]
+	var found *loginKeyRow
+	for i := range rows {
+		key, err := rows[i].loginKey()
+		if err != nil {
+			return Account{}, Tokens{}, err
+		}
+		if proof.SignedBy(key.PublicKey) {
+			found = &rows[i]
 			break
 		}
 	}
-	if found == nil {
+	switch {
+	case found == nil:
 		return Account{}, Tokens{}, ErrCredentials
+	case over(found.ExpiresAt, s.nowText()):
+		return Account{}, Tokens{}, ErrExpired
 	}
 	a, err := s.Get(ctx, proof.DID)
 	switch {
@@ -165,22 +198,22 @@ func (s *Store) LoginWithKey(ctx context.Context, proof KeyProof) (Account, Toke
 	case Suspended:
 		return Account{}, Tokens{}, ErrSuspended
 	}
-	publicKey := found.PublicKey.DIDKey()
-	tokens, err := s.startSession(ctx, proof.DID, found.Scope, credential{loginKey: &publicKey, proof: &proof})
+	tokens, err := s.startSession(ctx, proof.DID, Scope(found.Scope), credential{loginKey: found, proof: &proof})
 	return a, tokens, err
 }
 
-// spend notes the sign-in with a key and makes the proof useless from now on,
-// inside the caller's transaction (tx), which holds the key as it is until the
-// commit. ErrCredentials if the key was removed since it was tried.
-func (p *KeyProof) spend(tx *gorm.DB, publicKey, now string) error {
-	used := tx.Exec("UPDATE login_keys SET last_used_at = ? WHERE did = ? AND public_key = ? AND revoked_at IS NULL", now, string(p.DID), publicKey)
-	switch {
-	case used.Error != nil:
-		return used.Error
-	case used.RowsAffected == 0:
+// use notes a sign-in inside the caller's transaction (tx), which holds the key
+// as it is until the commit. ErrCredentials if it was removed since it was found.
+func (r loginKeyRow) use(tx *gorm.DB, now string) error {
+	used := tx.Exec("UPDATE login_keys SET last_used_at = ? WHERE did = ? AND public_key = ? AND revoked_at IS NULL", now, r.DID, r.PublicKey)
+	if used.Error == nil && used.RowsAffected == 0 {
 		return ErrCredentials
 	}
+	return used.Error
+}
+
+// spend makes the proof useless from now on, inside the caller's transaction (tx).
+func (p *KeyProof) spend(tx *gorm.DB) error {
 	sum := sha256.Sum256([]byte(string(p.DID) + "\x00" + p.ID))
 	spent := tx.Exec("INSERT INTO used_assertions (id, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
 		base64.RawURLEncoding.EncodeToString(sum[:]), migrations.FormatTime(p.Expires))

@@ -38,20 +38,20 @@ func TestLoginKeys(t *testing.T) {
 		alice, bob := mustCreate(t, s, db, "alice.test").DID, mustCreate(t, s, db, "bob.test").DID
 		laptop, server := newLoginKey(t), newLoginKey(t)
 
-		added, err := s.AddLoginKey(t.Context(), alice, "laptop", laptop, account.ScopeAppPass)
+		added, err := s.AddLoginKey(t.Context(), alice, account.LoginKeyParams{Name: "laptop", PublicKey: laptop, Scope: account.ScopeAppPass})
 		require.NoError(t, err)
 		require.Equal(t, account.LoginKey{Name: "laptop", PublicKey: laptop, Scope: account.ScopeAppPass, CreatedAt: clock.Now()}, added)
-		_, err = s.AddLoginKey(t.Context(), alice, "another name", laptop, account.ScopeAppPass)
+		_, err = s.AddLoginKey(t.Context(), alice, account.LoginKeyParams{Name: "another name", PublicKey: laptop, Scope: account.ScopeAppPass})
 		require.ErrorIs(t, err, account.ErrKeyKnown)
-		_, err = s.AddLoginKey(t.Context(), alice, "laptop", server, account.ScopeAppPass)
+		_, err = s.AddLoginKey(t.Context(), alice, account.LoginKeyParams{Name: "laptop", PublicKey: server, Scope: account.ScopeAppPass})
 		require.ErrorIs(t, err, account.ErrNameTaken)
-		_, err = s.AddLoginKey(t.Context(), alice, "nul\x00", server, account.ScopeAppPass)
+		_, err = s.AddLoginKey(t.Context(), alice, account.LoginKeyParams{Name: "nul\x00", PublicKey: server, Scope: account.ScopeAppPass})
 		require.ErrorIs(t, err, account.ErrNameInvalid)
-		_, err = s.AddLoginKey(t.Context(), "did:web:nobody.test", "laptop", server, account.ScopeAppPass)
+		_, err = s.AddLoginKey(t.Context(), "did:web:nobody.test", account.LoginKeyParams{Name: "laptop", PublicKey: server, Scope: account.ScopeAppPass})
 		require.ErrorIs(t, err, account.ErrNotFound)
-		_, err = s.AddLoginKey(t.Context(), alice, "server", server, account.ScopeAccess)
+		_, err = s.AddLoginKey(t.Context(), alice, account.LoginKeyParams{Name: "server", PublicKey: server, Scope: account.ScopeAccess})
 		require.Error(t, err, "a key may not manage the account")
-		_, err = s.AddLoginKey(t.Context(), alice, "server", server, account.ScopeAppPassPrivileged)
+		_, err = s.AddLoginKey(t.Context(), alice, account.LoginKeyParams{Name: "server", PublicKey: server, Scope: account.ScopeAppPassPrivileged})
 		require.NoError(t, err)
 
 		expires := clock.Now().Add(time.Minute)
@@ -74,7 +74,7 @@ func TestLoginKeys(t *testing.T) {
 		byServer, err := login(alice, server, "two")
 		require.NoError(t, err)
 		// The same jti of another account is another proof.
-		_, err = s.AddLoginKey(t.Context(), bob, "shared", laptop, account.ScopeAppPass)
+		_, err = s.AddLoginKey(t.Context(), bob, account.LoginKeyParams{Name: "shared", PublicKey: laptop, Scope: account.ScopeAppPass})
 		require.NoError(t, err)
 		byBob, err := login(bob, laptop, "one")
 		require.NoError(t, err)
@@ -102,9 +102,9 @@ func TestLoginKeys(t *testing.T) {
 		require.ErrorIs(t, err, account.ErrTokenExpired)
 		_, err = login(alice, laptop, "three")
 		require.ErrorIs(t, err, account.ErrCredentials)
-		_, err = s.AddLoginKey(t.Context(), alice, "laptop again", laptop, account.ScopeAppPass)
+		_, err = s.AddLoginKey(t.Context(), alice, account.LoginKeyParams{Name: "laptop again", PublicKey: laptop, Scope: account.ScopeAppPass})
 		require.ErrorIs(t, err, account.ErrKeyKnown, "a removed key does not come back")
-		_, err = s.AddLoginKey(t.Context(), alice, "laptop", newLoginKey(t), account.ScopeAppPass)
+		_, err = s.AddLoginKey(t.Context(), alice, account.LoginKeyParams{Name: "laptop", PublicKey: newLoginKey(t), Scope: account.ScopeAppPass})
 		require.NoError(t, err, "its name does")
 		for _, going := range []account.Tokens{byServer, byBob} {
 			_, err = s.VerifyAccess(t.Context(), going.Access)
@@ -118,10 +118,10 @@ func TestLoginKeysAreFew(t *testing.T) {
 		s := newStore(t, db)
 		did := mustCreate(t, s, db, "alice.test").DID
 		for i := range 20 {
-			_, err := s.AddLoginKey(t.Context(), did, fmt.Sprint("key ", i), newLoginKey(t), account.ScopeAppPass)
+			_, err := s.AddLoginKey(t.Context(), did, account.LoginKeyParams{Name: fmt.Sprint("key ", i), PublicKey: newLoginKey(t), Scope: account.ScopeAppPass})
 			require.NoError(t, err)
 		}
-		_, err := s.AddLoginKey(t.Context(), did, "one more", newLoginKey(t), account.ScopeAppPass)
+		_, err := s.AddLoginKey(t.Context(), did, account.LoginKeyParams{Name: "one more", PublicKey: newLoginKey(t), Scope: account.ScopeAppPass})
 		require.ErrorIs(t, err, account.ErrTooMany)
 	})
 }
@@ -131,7 +131,7 @@ func TestStatusAtKeyLogin(t *testing.T) {
 		s := newStore(t, db)
 		did := mustCreate(t, s, db, "alice.test").DID
 		key := newLoginKey(t)
-		_, err := s.AddLoginKey(t.Context(), did, "laptop", key, account.ScopeAppPass)
+		_, err := s.AddLoginKey(t.Context(), did, account.LoginKeyParams{Name: "laptop", PublicKey: key, Scope: account.ScopeAppPass})
 		require.NoError(t, err)
 		for i, step := range []struct {
 			change func(ctx context.Context, tx *gorm.DB) (account.Account, error)
@@ -163,7 +163,7 @@ func TestRacingForOneProof(t *testing.T) {
 		replicas := []*account.Store{newStore(t, db), newStore(t, db)}
 		did := mustCreate(t, replicas[0], db, "alice.test").DID
 		key := newLoginKey(t)
-		_, err := replicas[0].AddLoginKey(t.Context(), did, "laptop", key, account.ScopeAppPass)
+		_, err := replicas[0].AddLoginKey(t.Context(), did, account.LoginKeyParams{Name: "laptop", PublicKey: key})
 		require.NoError(t, err)
 		errs := make([]error, 8)
 		var wg sync.WaitGroup
@@ -193,7 +193,7 @@ func TestKeyLoginRacingARemoval(t *testing.T) {
 		did := mustCreate(t, s, db, "alice.test").DID
 		for round := range 4 {
 			key := newLoginKey(t)
-			_, err := s.AddLoginKey(t.Context(), did, fmt.Sprint("key ", round), key, account.ScopeAppPass)
+			_, err := s.AddLoginKey(t.Context(), did, account.LoginKeyParams{Name: fmt.Sprint("key ", round), PublicKey: key, Scope: account.ScopeAppPass})
 			require.NoError(t, err)
 			tokens := make([]account.Tokens, 6)
 			var wg sync.WaitGroup
@@ -220,7 +220,7 @@ func TestUsedProofsAreForgottenInTime(t *testing.T) {
 		s := newStore(t, db, func(c *account.Config) { c.Now = clock.Now })
 		did := mustCreate(t, s, db, "alice.test").DID
 		key := newLoginKey(t)
-		_, err := s.AddLoginKey(t.Context(), did, "laptop", key, account.ScopeAppPass)
+		_, err := s.AddLoginKey(t.Context(), did, account.LoginKeyParams{Name: "laptop", PublicKey: key, Scope: account.ScopeAppPass})
 		require.NoError(t, err)
 		_, _, err = s.LoginWithKey(t.Context(), proof(did, key, "one", clock.Now().Add(time.Minute)))
 		require.NoError(t, err)

@@ -15,25 +15,6 @@ import (
 	"herbarium.garden/migrations"
 )
 
-// Scope is what a session may do. It is fixed when the session starts and
-// survives every refresh.
-type Scope string
-
-// The scopes, named as the reference PDS names them.
-const (
-	ScopeAccess            Scope = "com.atproto.access"            // signed in with the main password
-	ScopeAppPass           Scope = "com.atproto.appPass"           // an app password
-	ScopeAppPassPrivileged Scope = "com.atproto.appPassPrivileged" // a privileged app password
-	ScopeTakendown         Scope = "com.atproto.takendown"         // a taken down account that asked to sign in (allowTakendown)
-)
-
-// scopeRefresh is the scope claim of every refresh token.
-const scopeRefresh Scope = "com.atproto.refresh"
-
-// Full reports whether the session was opened with the main password: the
-// methods that manage the account itself ask for that.
-func (s Scope) Full() bool { return s == ScopeAccess }
-
 // Lifetimes of what a session hands out.
 const (
 	AccessLifetime  = 2 * time.Hour
@@ -44,22 +25,25 @@ const (
 	RefreshGrace = 2 * time.Hour
 )
 
-// Tokens are what a client keeps of a session.
+// Tokens are what a client keeps of a session. They end with the credential
+// that opened it, if that is sooner than their lifetime.
 type Tokens struct {
-	SessionID string
-	Access    string // JWT, typ at+jwt, AccessLifetime
-	Refresh   string // JWT, typ refresh+jwt, RefreshLifetime, single use
+	SessionID   string
+	Permissions *Permissions // of the session; nil unless its scope is made of them
+	Access      string       // JWT, typ at+jwt, AccessLifetime
+	Refresh     string       // JWT, typ refresh+jwt, RefreshLifetime, single use
 }
 
 // Grant is an accepted token: who holds it and what for. The account's status
 // is not judged here, for it depends on the method: a deactivated account may
 // read its session and refresh it, a taken down one may not.
 type Grant struct {
-	Account   Account
-	SessionID string
-	TokenID   string // jti; refresh tokens only
-	Scope     Scope  // of the session, for refresh tokens too
-	ExpiresAt time.Time
+	Account     Account
+	SessionID   string
+	TokenID     string       // jti; refresh tokens only
+	Scope       Scope        // of the session, for refresh tokens too
+	Permissions *Permissions // of the session; nil unless Scope is made of them
+	ExpiresAt   time.Time
 }
 
 type sessionRow struct {
@@ -71,6 +55,7 @@ type sessionRow struct {
 	CreatedAt   string
 	ExpiresAt   string
 	EndedAt     *string
+	NotAfter    *string
 }
 
 func (sessionRow) TableName() string { return "sessions" }
@@ -104,33 +89,67 @@ func (s *Store) StartSession(ctx context.Context, did syntax.DID, scope Scope) (
 // credential is what a sign-in showed; the zero value when it was none of
 // these.
 type credential struct {
-	passwordSetAt *string   // of the password that was checked
-	appPassword   *string   // its name
-	loginKey      *string   // did:key
-	proof         *KeyProof // made with loginKey
+	passwordSetAt *string         // of the password that was checked
+	appPassword   *appPasswordRow // as it was checked
+	loginKey      *loginKeyRow    // as it was checked
+	proof         *KeyProof       // made with loginKey
 }
 
-// hold refuses a credential that was taken away since it was checked, and keeps
-// the rest from being taken away before the transaction (tx) commits: whoever
-// does it next then finds the session and ends it. On SQLite there is one
-// writer anyway.
-func (c credential) hold(tx *gorm.DB, did syntax.DID) error {
-	held := func(query *gorm.DB) error {
-		var one []int
-		err := query.Clauses(clause.Locking{Strength: clause.LockingStrengthShare}).Select("1").Limit(1).Scan(&one).Error
-		if err == nil && len(one) == 0 {
-			err = ErrCredentials
-		}
-		return err
-	}
+// hold refuses a credential that was taken away or renewed since it was
+// checked, and keeps the rest from that before the transaction (tx) commits:
+// whoever does it next then finds the session and ends it. On SQLite there is
+// one writer anyway. It notes that the credential was used.
+func (c credential) hold(tx *gorm.DB, did syntax.DID, now string) error {
 	account := tx.Table("accounts").Where("did = ? AND deleted_at IS NULL", string(did))
 	if c.passwordSetAt != nil {
 		account = account.Where("password_set_at = ?", *c.passwordSetAt)
 	}
-	if err := held(account); err != nil || c.appPassword == nil {
+	var one []int
+	err := account.Clauses(clause.Locking{Strength: clause.LockingStrengthShare}).Select("1").Limit(1).Scan(&one).Error
+	switch {
+	case err != nil:
 		return err
+	case len(one) == 0:
+		return ErrCredentials
+	case c.appPassword != nil:
+		return c.appPassword.use(tx, now)
+	case c.loginKey != nil:
+		if err := c.loginKey.use(tx, now); err != nil {
+			return err
+		}
+		return c.proof.spend(tx)
 	}
-	return held(tx.Table("app_passwords").Where("did = ? AND name = ?", string(did), *c.appPassword))
+	return nil
+}
+
+// session fills in what a session keeps of the credential.
+func (c credential) session(row *sessionRow) {
+	switch {
+	case c.appPassword != nil:
+		row.AppPassword, row.NotAfter = &c.appPassword.Name, c.appPassword.ExpiresAt
+	case c.loginKey != nil:
+		row.LoginKey, row.NotAfter = &c.loginKey.PublicKey, c.loginKey.ExpiresAt
+	}
+}
+
+// noteUse notes at a refresh that what opened the session is in use.
+func (r sessionRow) noteUse(tx *gorm.DB, now string) error {
+	switch {
+	case r.AppPassword != nil:
+		return tx.Exec("UPDATE app_passwords SET last_used_at = ? WHERE did = ? AND name = ?", now, r.DID, *r.AppPassword).Error
+	case r.LoginKey != nil:
+		return tx.Exec("UPDATE login_keys SET last_used_at = ? WHERE did = ? AND public_key = ? AND revoked_at IS NULL", now, r.DID, *r.LoginKey).Error
+	}
+	return nil
+}
+
+// until bounds a moment by the expiry of what opened the session.
+func (r sessionRow) until(moment time.Time) (time.Time, error) {
+	notAfter, err := maybeTime(r.NotAfter)
+	if err != nil || notAfter == nil || moment.Before(*notAfter) {
+		return moment, err
+	}
+	return *notAfter, nil
 }
 
 func (s *Store) startSession(ctx context.Context, did syntax.DID, scope Scope, shown credential) (Tokens, error) {
@@ -143,18 +162,17 @@ func (s *Store) startSession(ctx context.Context, did syntax.DID, scope Scope, s
 		return Tokens{}, err
 	}
 	now := s.cfg.Now()
-	expires := now.Add(RefreshLifetime)
-	session := sessionRow{SID: sid, DID: string(did), Scope: string(scope), AppPassword: shown.appPassword, LoginKey: shown.loginKey,
-		CreatedAt: migrations.FormatTime(now), ExpiresAt: migrations.FormatTime(expires)}
+	session := sessionRow{SID: sid, DID: string(did), Scope: string(scope), CreatedAt: migrations.FormatTime(now)}
+	shown.session(&session)
+	expires, err := session.until(now.Add(RefreshLifetime))
+	if err != nil {
+		return Tokens{}, fmt.Errorf("start session of %s: %w", did, err)
+	}
+	session.ExpiresAt = migrations.FormatTime(expires)
 	refresh := refreshRow{JTI: jti, SID: sid, CreatedAt: session.CreatedAt, ExpiresAt: session.ExpiresAt}
 	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
-		if err := shown.hold(tx, did); err != nil {
+		if err := shown.hold(tx, did, session.CreatedAt); err != nil {
 			return err
-		}
-		if shown.proof != nil {
-			if err := shown.proof.spend(tx, *shown.loginKey, session.CreatedAt); err != nil {
-				return err
-			}
 		}
 		if err := tx.Create(&session).Error; err != nil {
 			return err
@@ -164,20 +182,37 @@ func (s *Store) startSession(ctx context.Context, did syntax.DID, scope Scope, s
 	if err != nil {
 		return Tokens{}, fmt.Errorf("start session of %s: %w", did, err)
 	}
-	return s.tokensOf(session, jti, expires)
+	return s.tokensOf(session, refresh)
 }
 
-// tokensOf mints a pair; expires is that of the refresh token.
-func (s *Store) tokensOf(session sessionRow, jti string, expires time.Time) (Tokens, error) {
-	access, err := s.mint(claims{did: syntax.DID(session.DID), sid: session.SID, scope: Scope(session.Scope), expires: s.cfg.Now().Add(AccessLifetime)})
+// tokensOf mints a pair: an access token from now on, and the refresh token
+// that next is about.
+func (s *Store) tokensOf(session sessionRow, next refreshRow) (Tokens, error) {
+	scope := Scope(session.Scope)
+	permissions, err := scope.Permissions()
 	if err != nil {
+		return Tokens{}, fmt.Errorf("session %s: %w", session.SID, err)
+	}
+	now := s.cfg.Now()
+	access := claims{did: syntax.DID(session.DID), sid: session.SID, scope: scope, issued: now}
+	if access.expires, err = session.until(now.Add(AccessLifetime)); err != nil {
+		return Tokens{}, fmt.Errorf("session %s: %w", session.SID, err)
+	}
+	refresh := claims{did: access.did, sid: session.SID, jti: next.JTI, scope: scopeRefresh, refresh: true}
+	// From the row, not the clock: the one successor of a refresh token is the
+	// same string whenever it is asked for.
+	if refresh.issued, err = migrations.ParseTime(next.CreatedAt); err != nil {
+		return Tokens{}, fmt.Errorf("session %s: %w", session.SID, err)
+	}
+	if refresh.expires, err = migrations.ParseTime(next.ExpiresAt); err != nil {
+		return Tokens{}, fmt.Errorf("session %s: %w", session.SID, err)
+	}
+	tokens := Tokens{SessionID: session.SID, Permissions: permissions}
+	if tokens.Access, err = s.mint(access); err != nil {
 		return Tokens{}, err
 	}
-	refresh, err := s.mint(claims{did: syntax.DID(session.DID), sid: session.SID, jti: jti, scope: scopeRefresh, refresh: true, expires: expires})
-	if err != nil {
-		return Tokens{}, err
-	}
-	return Tokens{SessionID: session.SID, Access: access, Refresh: refresh}, nil
+	tokens.Refresh, err = s.mint(refresh)
+	return tokens, err
 }
 
 // VerifyAccess accepts an access token of this host whose session goes on and
@@ -211,7 +246,7 @@ func (s *Store) VerifyAccess(ctx context.Context, token string) (Grant, error) {
 	if ended {
 		return Grant{}, ErrTokenExpired
 	}
-	return Grant{Account: a, SessionID: c.sid, Scope: c.scope, ExpiresAt: c.expires}, nil
+	return Grant{Account: a, SessionID: c.sid, Scope: c.scope, Permissions: c.permissions, ExpiresAt: c.expires}, nil
 }
 
 func (s *Store) sessionEnded(ctx context.Context, sid string) (bool, error) {
@@ -249,7 +284,11 @@ func (s *Store) VerifyRefresh(ctx context.Context, token string) (Grant, error) 
 	if err != nil {
 		return Grant{}, err
 	}
-	return Grant{Account: a, SessionID: c.sid, TokenID: c.jti, Scope: Scope(session.Scope), ExpiresAt: c.expires}, nil
+	permissions, err := Scope(session.Scope).Permissions()
+	if err != nil {
+		return Grant{}, fmt.Errorf("session %s: %w", session.SID, err)
+	}
+	return Grant{Account: a, SessionID: c.sid, TokenID: c.jti, Scope: Scope(session.Scope), Permissions: permissions, ExpiresAt: c.expires}, nil
 }
 
 // usable finds the rows of a refresh token; ErrTokenExpired if it, its grace
@@ -293,7 +332,15 @@ func (s *Store) refreshable(ctx context.Context, session sessionRow) (Account, e
 // for RefreshGrace and leads to the same successor, however many race; after
 // that it is ErrTokenExpired.
 func (s *Store) Refresh(ctx context.Context, token string) (Account, Tokens, error) {
-	grant, err := s.VerifyRefresh(ctx, token)
+	c, err := s.readRefresh(token)
+	if err != nil {
+		return Account{}, Tokens{}, err
+	}
+	_, session, err := s.usable(ctx, s.cfg.DB.Read, c)
+	if err != nil {
+		return Account{}, Tokens{}, err
+	}
+	a, err := s.refreshable(ctx, session)
 	if err != nil {
 		return Account{}, Tokens{}, err
 	}
@@ -301,48 +348,50 @@ func (s *Store) Refresh(ctx context.Context, token string) (Account, Tokens, err
 	if err != nil {
 		return Account{}, Tokens{}, err
 	}
-	var session sessionRow
 	var next refreshRow
 	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
-		c := claims{did: grant.Account.DID, sid: grant.SessionID, jti: grant.TokenID}
+		// First, for whoever takes the credential away goes from it to its sessions.
+		if err := session.noteUse(tx, s.nowText()); err != nil {
+			return err
+		}
 		// Again, for the session may have ended meanwhile.
 		if _, session, err = s.usable(ctx, tx, c); err != nil {
 			return err
 		}
-		next, err = s.rotate(tx, c, fresh)
+		next, err = s.rotate(tx, session, c.jti, fresh)
 		return err
 	})
 	if err != nil {
 		return Account{}, Tokens{}, fmt.Errorf("refresh session: %w", err)
 	}
-	expires, err := migrations.ParseTime(next.ExpiresAt)
-	if err != nil {
-		return Account{}, Tokens{}, fmt.Errorf("refresh session: %w", err)
-	}
-	tokens, err := s.tokensOf(session, next.JTI, expires)
-	return grant.Account, tokens, err
+	tokens, err := s.tokensOf(session, next)
+	return a, tokens, err
 }
 
 // rotate answers the one successor of a token, making it if this is the first
 // use. Only one of several transactions can name the successor: on Postgres the
 // others wait for the row and then find it named.
-func (s *Store) rotate(tx *gorm.DB, c claims, fresh string) (refreshRow, error) {
+func (s *Store) rotate(tx *gorm.DB, session sessionRow, jti, fresh string) (refreshRow, error) {
 	now := s.cfg.Now()
 	named := tx.Exec("UPDATE refresh_tokens SET next_jti = ?, grace_until = ? WHERE jti = ? AND next_jti IS NULL",
-		fresh, migrations.FormatTime(now.Add(RefreshGrace)), c.jti)
+		fresh, migrations.FormatTime(now.Add(RefreshGrace)), jti)
 	if named.Error != nil {
 		return refreshRow{}, named.Error
 	}
 	if named.RowsAffected == 1 {
-		next := refreshRow{JTI: fresh, SID: c.sid, CreatedAt: migrations.FormatTime(now), ExpiresAt: migrations.FormatTime(now.Add(RefreshLifetime))}
+		expires, err := session.until(now.Add(RefreshLifetime))
+		if err != nil {
+			return refreshRow{}, err
+		}
+		next := refreshRow{JTI: fresh, SID: session.SID, CreatedAt: migrations.FormatTime(now), ExpiresAt: migrations.FormatTime(expires)}
 		if err := tx.Create(&next).Error; err != nil {
 			return refreshRow{}, err
 		}
-		return next, tx.Exec("UPDATE sessions SET expires_at = ? WHERE sid = ?", next.ExpiresAt, c.sid).Error
+		return next, tx.Exec("UPDATE sessions SET expires_at = ? WHERE sid = ?", next.ExpiresAt, session.SID).Error
 	}
 	var next refreshRow
 	err := tx.Raw("SELECT n.* FROM refresh_tokens t JOIN refresh_tokens n ON n.jti = t.next_jti WHERE t.jti = ? AND t.grace_until > ?",
-		c.jti, migrations.FormatTime(now)).Take(&next).Error
+		jti, migrations.FormatTime(now)).Take(&next).Error
 	if errors.Is(err, gorm.ErrRecordNotFound) {
 		return refreshRow{}, ErrTokenExpired
 	}

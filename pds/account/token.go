@@ -14,7 +14,8 @@ const (
 	typAccess  = "at+jwt" // RFC 9068
 	typRefresh = "refresh+jwt"
 
-	// maxToken bounds what is parsed: our own tokens have some 500 bytes.
+	// maxToken bounds what is parsed: our own tokens have some 500 bytes, and a
+	// third more than maxScope with the longest scope.
 	maxToken       = 4 << 10
 	tokenCacheSize = 16384
 )
@@ -29,7 +30,10 @@ type claims struct {
 	jti     string
 	scope   Scope
 	refresh bool
+	issued  time.Time // not read back
 	expires time.Time
+
+	permissions *Permissions // what scope is made of; nil when it has a name
 }
 
 // tokenClaims is the payload. The audience is a string, as in the reference
@@ -43,16 +47,14 @@ type tokenClaims struct {
 
 // mint signs a token (HS256).
 func (s *Store) mint(c claims) (string, error) {
-	typ, lifetime := typAccess, AccessLifetime
+	typ := typAccess
 	if c.refresh {
-		typ, lifetime = typRefresh, RefreshLifetime
+		typ = typRefresh
 	}
 	token := jwt.NewWithClaims(jwt.SigningMethodHS256, tokenClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Subject: string(c.did), ID: c.jti,
-			// From the expiry, not the clock: the one successor of a refresh token is
-			// the same string whenever it is asked for.
-			IssuedAt: jwt.NewNumericDate(c.expires.Add(-lifetime)), ExpiresAt: jwt.NewNumericDate(c.expires),
+			IssuedAt: jwt.NewNumericDate(c.issued), ExpiresAt: jwt.NewNumericDate(c.expires),
 		},
 		Audience: string(s.cfg.ServiceDID), Scope: c.scope, SessionID: c.sid,
 	})
@@ -67,7 +69,8 @@ func (s *Store) mint(c claims) (string, error) {
 // read accepts a token of this host, expired or not.
 //
 // Checks: HS256 and no other algorithm, the signature, typ, audience, that
-// subject, session and expiry are there, that typ and scope belong together.
+// subject, session and expiry are there, that typ and scope belong together,
+// that the scope is one we know how to judge.
 // Does not check: the time (expired), whether the session goes on, the account.
 func (s *Store) read(token string) (claims, error) {
 	if len(token) > maxToken {
@@ -101,6 +104,11 @@ func (s *Store) read(token string) (claims, error) {
 		return claims{}, fmt.Errorf("%w: incomplete", ErrTokenInvalid)
 	case c.refresh && (c.jti == "" || c.scope != scopeRefresh), !c.refresh && c.scope == scopeRefresh:
 		return claims{}, fmt.Errorf("%w: scope and typ differ", ErrTokenInvalid)
+	}
+	if !c.refresh {
+		if c.permissions, err = c.scope.Permissions(); err != nil {
+			return claims{}, fmt.Errorf("%w: unknown scope", ErrTokenInvalid)
+		}
 	}
 	c.expires = payload.ExpiresAt.Time
 	s.tokens.Add(hash, c)
