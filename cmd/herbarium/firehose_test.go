@@ -16,23 +16,37 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// subscribe opens subscribeRepos after cursor and answers a function that
-// reads the next event, decoded by indigo. It shows the operator's credential. The connection ends with the test.
-func subscribe(t *testing.T, in *instance, cursor int64) func(ctx context.Context) (*events.XRPCStreamEvent, error) {
-	t.Helper()
+// dialFirehose opens subscribeRepos after cursor with the operator's credential.
+func dialFirehose(ctx context.Context, in *instance, cursor int64) (*websocket.Conn, error) {
 	address := "ws" + strings.TrimPrefix(in.url, "http") + fmt.Sprintf("/xrpc/com.atproto.sync.subscribeRepos?cursor=%d", cursor)
 	credential := base64.StdEncoding.EncodeToString([]byte("admin:" + adminPassword))
-	conn, _, err := websocket.Dial(t.Context(), address, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Basic " + credential}}})
-	require.NoError(t, err)
+	conn, _, err := websocket.Dial(ctx, address, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Basic " + credential}}})
+	if err != nil {
+		return nil, err
+	}
 	conn.SetReadLimit(8 << 20)
+	return conn, nil
+}
+
+// readFrame reads one frame and decodes it with indigo.
+func readFrame(ctx context.Context, conn *websocket.Conn) (event *events.XRPCStreamEvent, frame []byte, err error) {
+	if _, frame, err = conn.Read(ctx); err != nil {
+		return nil, nil, err
+	}
+	event = &events.XRPCStreamEvent{}
+	return event, frame, event.Deserialize(bytes.NewReader(frame))
+}
+
+// subscribe opens subscribeRepos after cursor and answers a function that
+// reads the next event. The connection ends with the test.
+func subscribe(t *testing.T, in *instance, cursor int64) func(ctx context.Context) (*events.XRPCStreamEvent, error) {
+	t.Helper()
+	conn, err := dialFirehose(t.Context(), in, cursor)
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.CloseNow() })
 	return func(ctx context.Context) (*events.XRPCStreamEvent, error) {
-		_, frame, err := conn.Read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		var event events.XRPCStreamEvent
-		return &event, event.Deserialize(bytes.NewReader(frame))
+		event, _, err := readFrame(ctx, conn)
+		return event, err
 	}
 }
 

@@ -20,16 +20,29 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// soakDuration is how long a soak writes, on each backend: HERBARIUM_TEST_SOAK.
+func soakDuration(t *testing.T) time.Duration {
+	text := os.Getenv("HERBARIUM_TEST_SOAK")
+	if text == "" {
+		return 2 * time.Minute
+	}
+	duration, err := time.ParseDuration(text)
+	require.NoError(t, err)
+	return duration
+}
+
+// TestSoakKill is TestKillWhile64ClientsWrite with eight kills.
+func TestSoakKill(t *testing.T) {
+	const kills = 8
+	duration := soakDuration(t)
+	eachBackend(t, func(t *testing.T, env []string) { killWhileClientsWrite(t, env, kills, duration/(kills+1)) })
+}
+
 // TestSoak lets agents write for HERBARIUM_TEST_SOAK (2 minutes by default)
 // while the process is killed again and again, then holds what the host, its
 // firehose and its index have against what was acknowledged.
 func TestSoak(t *testing.T) {
-	duration := 2 * time.Minute
-	if text := os.Getenv("HERBARIUM_TEST_SOAK"); text != "" {
-		var err error
-		duration, err = time.ParseDuration(text)
-		require.NoError(t, err)
-	}
+	duration := soakDuration(t)
 	eachBackend(t, func(t *testing.T, env []string) {
 		in := start(t, append(env, "HERBARIUM_LOG_LEVEL=warn", "HERBARIUM_RATE_LIMITS=off")...)
 		writers := make([]*soakWriter, 6)
