@@ -14,8 +14,12 @@ import (
 )
 
 // notFound is the answer for a record that cannot be shown. It tells "was
-// never there" from "nothing is known", by what the index knows of the repo.
-func (a *Appview) notFound(ctx context.Context, uri syntax.ATURI) error {
+// never there" from "nothing is known", by what the index knows of the repo;
+// to a restricted viewer it is the same answer whatever the reason.
+func (a *Appview) notFound(ctx context.Context, v index.Viewer, uri syntax.ATURI) error {
+	if v.Restricted() {
+		return recordNotFound("not-published", fmt.Sprintf("not-published: no published record stands at %s", uri))
+	}
 	did, err := uri.Authority().AsDID()
 	if err != nil {
 		return xrpc.InvalidRequest("uri: %v", err)
@@ -30,7 +34,10 @@ func (a *Appview) notFound(ctx context.Context, uri syntax.ATURI) error {
 	if err != nil && !errors.Is(err, index.ErrNotFound) {
 		return err
 	}
-	code, message := absence(uri, repo, record)
+	return recordNotFound(absence(uri, repo, record))
+}
+
+func recordNotFound(code, message string) error {
 	return &xrpc.Error{
 		Status:   http.StatusBadRequest, // as the reference answers RecordNotFound
 		Name:     "RecordNotFound",
@@ -64,7 +71,7 @@ func (a *Appview) tombstone(ctx context.Context, v index.Viewer, uri syntax.ATUR
 		return nil, nil, err
 	}
 	if record == nil || record.State != index.StateDeleted {
-		return nil, nil, a.notFound(ctx, uri)
+		return nil, nil, a.notFound(ctx, v, uri)
 	}
 	who, err := a.actors(ctx, []syntax.DID{record.DID})
 	return record, who, err

@@ -39,17 +39,18 @@ type runView struct {
 }
 
 // viewAgent shows a repo; counts are left out of an inactive one, for its
-// records are not shown either.
-func viewAgent(r index.Repo, counts map[syntax.NSID]int64) agentView {
+// records are not shown either. How far the repo has come and when tells of all
+// its writes, so a restricted viewer is not told.
+func viewAgent(v index.Viewer, r index.Repo, counts map[syntax.NSID]int64) agentView {
 	view := agentView{
-		Author:      actorView{DID: r.DID, Handle: r.Handle},
-		State:       r.Sync,
-		Active:      r.Active,
-		Status:      r.Status,
-		Rev:         r.Rev,
-		FirstSeenAt: datetime(r.FirstSeen),
-		UpdatedAt:   datetime(r.UpdatedAt),
-		Records:     []collectionCount{},
+		Author:  actorView{DID: r.DID, Handle: r.Handle},
+		State:   r.Sync,
+		Active:  r.Active,
+		Status:  r.Status,
+		Records: []collectionCount{},
+	}
+	if !v.Restricted() {
+		view.Rev, view.FirstSeenAt, view.UpdatedAt = r.Rev, datetime(r.FirstSeen), datetime(r.UpdatedAt)
 	}
 	if r.Active {
 		view.Records = viewCounts(counts)

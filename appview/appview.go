@@ -38,6 +38,10 @@ type Config struct {
 	Directory Directory
 	Service   Service
 
+	// PublicCollections are what whoever is no member may know of in visibility
+	// team; nothing when there are none.
+	PublicCollections []syntax.NSID
+
 	// ActiveWithin and IdleWithin are how long after its last update a session
 	// counts as active, and as idle; the defaults above when zero.
 	ActiveWithin time.Duration
@@ -59,6 +63,7 @@ type Appview struct {
 	index     *index.Index
 	directory Directory
 	service   Service
+	published []syntax.NSID // never nil, which would be all
 	states    thresholds
 	now       func() time.Time
 	methods   []syntax.NSID // registered, for describeService; written by Register only
@@ -92,30 +97,32 @@ func New(c Config) (*Appview, error) {
 		index:     c.Index,
 		directory: c.Directory,
 		service:   c.Service,
+		published: append([]syntax.NSID{}, c.PublicCollections...),
 		states:    thresholds{active: c.ActiveWithin, idle: c.IdleWithin},
 		now:       c.Now,
 	}, nil
 }
 
 // Register adds the queries to s, and the mapping of this package's errors.
-// All are of class Read, but describeService, which is open.
+// What shows records is of class Published, what tells of the index Read, and
+// describeService is open.
 func (a *Appview) Register(s *xrpc.Server) error {
 	s.Translate(translate)
 	return errors.Join(
 		register(a, s, "describeService", xrpc.Open, a.describeService),
-		register(a, s, "getObservation", xrpc.Read, a.getObservation),
-		register(a, s, "getObservationHistory", xrpc.Read, a.getObservationHistory),
-		register(a, s, "listObservations", xrpc.Read, a.listObservations),
-		register(a, s, "getSession", xrpc.Read, a.getSession),
-		register(a, s, "listSessions", xrpc.Read, a.listSessions),
-		register(a, s, "getClass", xrpc.Read, a.getClass),
-		register(a, s, "listClasses", xrpc.Read, a.listClasses),
-		register(a, s, "getConversation", xrpc.Read, a.getConversation),
-		register(a, s, "listConversations", xrpc.Read, a.listConversations),
-		register(a, s, "listFindings", xrpc.Read, a.listFindings),
-		register(a, s, "getRecord", xrpc.Read, a.getRecord),
-		register(a, s, "getAgent", xrpc.Read, a.getAgent),
-		register(a, s, "listAgents", xrpc.Read, a.listAgents),
+		register(a, s, "getObservation", xrpc.Published, a.getObservation),
+		register(a, s, "getObservationHistory", xrpc.Published, a.getObservationHistory),
+		register(a, s, "listObservations", xrpc.Published, a.listObservations),
+		register(a, s, "getSession", xrpc.Published, a.getSession),
+		register(a, s, "listSessions", xrpc.Published, a.listSessions),
+		register(a, s, "getClass", xrpc.Published, a.getClass),
+		register(a, s, "listClasses", xrpc.Published, a.listClasses),
+		register(a, s, "getConversation", xrpc.Published, a.getConversation),
+		register(a, s, "listConversations", xrpc.Published, a.listConversations),
+		register(a, s, "listFindings", xrpc.Published, a.listFindings),
+		register(a, s, "getRecord", xrpc.Published, a.getRecord),
+		register(a, s, "getAgent", xrpc.Published, a.getAgent),
+		register(a, s, "listAgents", xrpc.Published, a.listAgents),
 		register(a, s, "getIndexStatus", xrpc.Read, a.getIndexStatus),
 	)
 }
@@ -128,8 +135,15 @@ func register[P, O any](a *Appview, s *xrpc.Server, name string, access xrpc.Acc
 	return xrpc.Query(s, nsid, access, h, xrpc.OfService("herbarium_appview"))
 }
 
-// viewer is for whom the index answers.
-func viewer(v xrpc.Viewer) index.Viewer { return index.Viewer{DID: v.DID, Admin: v.IsAdmin()} }
+// viewer is for whom the index answers. In visibility team whoever is no member
+// is nobody, and gets the published collections; the gate lets nobody in where
+// there are none.
+func (a *Appview) viewer(v xrpc.Viewer) index.Viewer {
+	if a.service.Visibility == xrpc.Public || v.Member {
+		return index.Viewer{DID: v.DID, Admin: v.IsAdmin()}
+	}
+	return index.Viewer{Collections: a.published}
+}
 
 // recordURI checks that a parameter names a record of a collection; a handle as
 // authority is resolved by the index's identities.

@@ -15,6 +15,7 @@ type describeServiceOutput struct {
 	Visibility  xrpc.Visibility   `json:"visibility"`
 	PublicURL   string            `json:"publicUrl,omitempty"`
 	Collections []syntax.NSID     `json:"collections"`
+	Published   []syntax.NSID     `json:"published,omitempty"`
 	Methods     []syntax.NSID     `json:"methods"`
 	Thresholds  serviceThresholds `json:"thresholds"`
 }
@@ -40,6 +41,7 @@ func (a *Appview) describeService(context.Context, xrpc.Viewer, xrpc.None) (*des
 		Visibility:  a.service.Visibility,
 		PublicURL:   a.service.PublicURL,
 		Collections: indexed(),
+		Published:   a.published,
 		Methods:     a.methods,
 		Thresholds: serviceThresholds{
 			SessionActiveSeconds: int64(a.states.active.Seconds()),

@@ -3,11 +3,11 @@ package appview
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
 	"herbarium.garden/appview/index"
-	"herbarium.garden/lexicons"
 	"herbarium.garden/lexicons/xrpc"
 )
 
@@ -27,21 +27,22 @@ func (a *Appview) getAgent(ctx context.Context, xv xrpc.Viewer, p getAgentParams
 	if err != nil {
 		return nil, err
 	}
+	v := a.viewer(xv)
 	repo, err := a.index.Repo(ctx, did)
-	if errors.Is(err, index.ErrNotFound) {
-		e := xrpc.Errorf(400, "RecordNotFound", "not-indexed: this index does not follow %s", did)
-		e.Findings = []lexicons.Finding{{Code: "not-indexed", Severity: lexicons.Info, Message: e.Message}}
-		return nil, e
+	if err != nil && !errors.Is(err, index.ErrNotFound) {
+		return nil, err
 	}
+	counts, err := a.index.RecordCounts(ctx, v, []syntax.DID{did})
 	if err != nil {
 		return nil, err
 	}
-	counts, err := a.index.RecordCounts(ctx, []syntax.DID{did})
-	if err != nil {
-		return nil, err
+	switch {
+	case v.Restricted() && (repo == nil || !repo.Active || len(counts[did]) == 0):
+		return nil, recordNotFound("not-published", fmt.Sprintf("not-published: no published record is by %s", did))
+	case repo == nil:
+		return nil, recordNotFound("not-indexed", fmt.Sprintf("not-indexed: this index does not follow %s", did))
 	}
-	view := viewAgent(*repo, counts[did])
-	v := viewer(xv)
+	view := viewAgent(v, *repo, counts[did])
 	runs, err := a.index.Usage(ctx, v, did, index.TraitRun, maxUsage)
 	if err != nil {
 		return nil, err

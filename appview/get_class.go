@@ -24,7 +24,7 @@ func (a *Appview) getClass(ctx context.Context, xv xrpc.Viewer, p getClassParams
 	if err != nil {
 		return nil, err
 	}
-	v := viewer(xv)
+	v := a.viewer(xv)
 	resolution, err := a.index.Class(ctx, v, uri)
 	if errors.Is(err, index.ErrNotFound) || err == nil && resolution.Class.CBOR == nil {
 		tombstone, who, err := a.tombstone(ctx, v, uri)

@@ -42,7 +42,10 @@ func (a *Appview) getConversation(ctx context.Context, xv xrpc.Viewer, p getConv
 	if err != nil {
 		return nil, err
 	}
-	v := viewer(xv)
+	v := a.viewer(xv)
+	if !v.SeesConversations() {
+		return nil, a.notFound(ctx, v, uri)
+	}
 	conversation, err := a.index.Conversation(ctx, v, uri)
 	if errors.Is(err, index.ErrNotFound) || err == nil && conversation.CBOR == nil {
 		return a.retracted(ctx, v, uri, p.Format)

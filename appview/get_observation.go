@@ -24,14 +24,15 @@ type getObservationOutput struct {
 	Markdown    string           `json:"markdown,omitempty"`
 }
 
-func (a *Appview) getObservation(ctx context.Context, v xrpc.Viewer, p getObservationParams) (*getObservationOutput, error) {
+func (a *Appview) getObservation(ctx context.Context, xv xrpc.Viewer, p getObservationParams) (*getObservationOutput, error) {
 	uri, err := a.recordURI(ctx, p.URI, lexicons.ObservationNSID)
 	if err != nil {
 		return nil, err
 	}
-	facts, err := a.observationFacts(ctx, viewer(v), uri)
+	v := a.viewer(xv)
+	facts, err := a.observationFacts(ctx, v, uri)
 	if errors.Is(err, index.ErrNotFound) {
-		return nil, a.notFound(ctx, uri)
+		return nil, a.notFound(ctx, v, uri)
 	}
 	if err != nil {
 		return nil, err

@@ -38,10 +38,10 @@ func (a *Appview) getObservationHistory(ctx context.Context, xv xrpc.Viewer, p g
 		return nil, err
 	}
 	at.Reverse = true
-	v := viewer(xv)
+	v := a.viewer(xv)
 	chain, err := a.index.Chain(ctx, v, uri)
 	if errors.Is(err, index.ErrNotFound) {
-		return nil, a.notFound(ctx, uri)
+		return nil, a.notFound(ctx, v, uri)
 	}
 	if err != nil {
 		return nil, err

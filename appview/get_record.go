@@ -47,10 +47,10 @@ func (a *Appview) getRecord(ctx context.Context, xv xrpc.Viewer, p getRecordPara
 	if err != nil {
 		return nil, err
 	}
-	v := viewer(xv)
+	v := a.viewer(xv)
 	record, err := a.index.Record(ctx, v, uri)
 	if errors.Is(err, index.ErrNotFound) {
-		return nil, a.notFound(ctx, uri)
+		return nil, a.notFound(ctx, v, uri)
 	}
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ func (a *Appview) getSession(ctx context.Context, xv xrpc.Viewer, p getSessionPa
 	if err != nil {
 		return nil, err
 	}
-	view, err := a.sessionView(ctx, viewer(xv), uri)
+	view, err := a.sessionView(ctx, a.viewer(xv), uri)
 	if err != nil {
 		return nil, err
 	}

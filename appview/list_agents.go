@@ -20,21 +20,22 @@ type listAgentsOutput struct {
 	Agents []agentView `json:"agents"`
 }
 
-func (a *Appview) listAgents(ctx context.Context, _ xrpc.Viewer, p listAgentsParams) (*listAgentsOutput, error) {
+func (a *Appview) listAgents(ctx context.Context, xv xrpc.Viewer, p listAgentsParams) (*listAgentsOutput, error) {
 	at, err := page("listAgents", p.Limit, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	list, err := a.index.ListRepos(ctx, p.State, at)
+	v := a.viewer(xv)
+	list, err := a.index.ListRepos(ctx, v, p.State, at)
 	if err != nil {
 		return nil, err
 	}
-	counts, err := a.index.RecordCounts(ctx, each(list.Items, func(r index.Repo) syntax.DID { return r.DID }))
+	counts, err := a.index.RecordCounts(ctx, v, each(list.Items, func(r index.Repo) syntax.DID { return r.DID }))
 	if err != nil {
 		return nil, err
 	}
 	return &listAgentsOutput{
 		Cursor: cursorOf("listAgents", list.Next),
-		Agents: orEmpty(each(list.Items, func(r index.Repo) agentView { return viewAgent(r, counts[r.DID]) })),
+		Agents: orEmpty(each(list.Items, func(r index.Repo) agentView { return viewAgent(v, r, counts[r.DID]) })),
 	}, nil
 }

@@ -30,7 +30,7 @@ func (a *Appview) listClasses(ctx context.Context, xv xrpc.Viewer, p listClasses
 	if err != nil {
 		return nil, err
 	}
-	v := viewer(xv)
+	v := a.viewer(xv)
 	list, err := a.index.ListClasses(ctx, v, index.ClassFilter{DID: author, Name: p.Name}, at)
 	if err != nil {
 		return nil, err

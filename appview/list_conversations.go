@@ -32,7 +32,7 @@ func (a *Appview) listConversations(ctx context.Context, xv xrpc.Viewer, p listC
 	if err != nil {
 		return nil, err
 	}
-	v := viewer(xv)
+	v := a.viewer(xv)
 	list, err := a.index.ListConversations(ctx, v, index.ConversationFilter{
 		DID:          author,
 		IncludeEmpty: p.IncludeEmpty,

@@ -40,7 +40,7 @@ func (a *Appview) listFindings(ctx context.Context, v xrpc.Viewer, p listFinding
 	if err != nil {
 		return nil, err
 	}
-	list, err := a.index.ListFindings(ctx, viewer(v), index.FindingFilter{
+	list, err := a.index.ListFindings(ctx, a.viewer(v), index.FindingFilter{
 		Code:       p.Code,
 		Severity:   lexicons.Severity(p.Severity),
 		DID:        author,

@@ -38,7 +38,7 @@ func (a *Appview) listObservations(ctx context.Context, xv xrpc.Viewer, p listOb
 	if err != nil {
 		return nil, err
 	}
-	v := viewer(xv)
+	v := a.viewer(xv)
 	list, err := a.index.ListObservations(ctx, v, index.ObservationFilter{
 		DID:         author,
 		SourceKind:  p.SourceKind,

@@ -38,7 +38,7 @@ func (a *Appview) listSessions(ctx context.Context, xv xrpc.Viewer, p listSessio
 	if err != nil {
 		return nil, err
 	}
-	v, now := viewer(xv), a.now()
+	v, now := a.viewer(xv), a.now()
 	a.states.narrow(filter, p.State, now)
 	list, err := a.index.ListSessions(ctx, v, *filter, at)
 	if err != nil {

@@ -47,9 +47,10 @@ type Config struct {
 	BlobLimit ByteSize
 	SpoolDir  string
 
-	Visibility string // VisibilityTeam | VisibilityPublic
-	Invites    string // InvitesRequired | InvitesOpen
-	RateLimits bool
+	Visibility        string        // VisibilityTeam | VisibilityPublic
+	PublicCollections []syntax.NSID // sorted; only with VisibilityTeam
+	Invites           string        // InvitesRequired | InvitesOpen
+	RateLimits        bool
 
 	SupersedesPolicy string // reject | flag
 	MessagesPolicy   string // redact-only | strict | off

@@ -69,7 +69,7 @@ func TestNamesOfTheInterfaceExist(t *testing.T) {
 	}
 	for _, name := range strings.Fields(`DATA_DIR LISTEN PUBLIC_URL HANDLE_DOMAINS IDENTITY PLC_URL PDS_DB APPVIEW_DB BLOBS
 		BLOB_LIMIT VISIBILITY ADMIN_PASSWORD INVITES RATE_LIMITS METRICS_LISTEN LOG_FORMAT LOG_LEVEL TRUSTED_PROXIES SERVICE_DID
-		MASTER_KEY JWT_SECRET TEAM_DIDS DEV_LOOPBACK EVENT_RETENTION`) {
+		MASTER_KEY JWT_SECRET TEAM_DIDS PUBLIC_COLLECTIONS DEV_LOOPBACK EVENT_RETENTION`) {
 		require.True(t, names[name], name)
 	}
 }
@@ -132,6 +132,8 @@ func TestFaults(t *testing.T) {
 		"blobs":             {env("HERBARIUM_BLOBS=ftp://b/p"), "want dir:PATH or s3://BUCKET"},
 		"endpoint password": {env("HERBARIUM_BLOBS=s3://b/p?endpoint=http://u:secret@h"), "AWS chain"},
 		"s3 credentials":    {env("HERBARIUM_BLOBS=s3://key:secret@b/p"), "AWS chain"},
+		"no wildcard":       {env("HERBARIUM_PUBLIC_COLLECTIONS=garden.engram.*"), "whole NSIDs"},
+		"public already":    {env("HERBARIUM_VISIBILITY=public", "HERBARIUM_PUBLIC_COLLECTIONS=garden.engram.agents.observation"), "with VISIBILITY=public every collection is; unset it"},
 		"word":              {env("HERBARIUM_VISIBILITY=private"), "want team or public"},
 		"service did":       {env("HERBARIUM_SERVICE_DID=did:key:z6Mk"), "did:web or did:plc"},
 	} {
@@ -252,9 +254,10 @@ func TestTemplateIsLoadable(t *testing.T) {
 // Every field of Config is filled by the table.
 func TestEveryFieldHasAKey(t *testing.T) {
 	c, err := config.Load(env("HERBARIUM_CONFIG=/x", "HERBARIUM_PLC_URL=https://plc.example", "HERBARIUM_TEAM_DIDS=did:web:a.example",
-		"HERBARIUM_VISIBILITY=public", "HERBARIUM_METRICS_LISTEN=:1", "HERBARIUM_TRUSTED_PROXIES=::1", "HERBARIUM_LOG_LEVEL=debug",
+		"HERBARIUM_PUBLIC_COLLECTIONS=org.example.b,org.example.a, org.example.b", "HERBARIUM_METRICS_LISTEN=:1", "HERBARIUM_TRUSTED_PROXIES=::1", "HERBARIUM_LOG_LEVEL=debug",
 		"HERBARIUM_ADMIN_PASSWORD=a", "HERBARIUM_MASTER_KEY=b", "HERBARIUM_JWT_SECRET=c", "HERBARIUM_DEV_LOOPBACK=true"))
 	require.NoError(t, err)
+	require.Equal(t, []syntax.NSID{"org.example.a", "org.example.b"}, c.PublicCollections)
 	value := reflect.ValueOf(*c)
 	for i := range value.NumField() {
 		require.False(t, value.Field(i).IsZero(), value.Type().Field(i).Name)

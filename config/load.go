@@ -235,6 +235,9 @@ func (c *Config) contradictions() (errs []error) {
 	if c.PLCURL != nil && c.PLCURL.Scheme == "http" && (!c.DevLoopback || !isLoopback(c.PLCURL.Hostname())) {
 		fault("PLC_URL: http needs DEV_LOOPBACK=true and a loopback address")
 	}
+	if c.Visibility == VisibilityPublic && len(c.PublicCollections) > 0 {
+		fault("PUBLIC_COLLECTIONS: with VISIBILITY=public every collection is; unset it, or set VISIBILITY=team to publish these alone")
+	}
 	if sameDatabase(c.PDSDB.Reveal(), c.AppviewDB.Reveal()) {
 		fault("PDS_DB and APPVIEW_DB are one database: want two")
 	}
@@ -287,4 +290,7 @@ func parseServiceDID(s string) (syntax.DID, error) {
 func networksOf(c *Config) *[]netip.Prefix { return &c.TrustedProxies }
 func didOf(c *Config) *syntax.DID          { return &c.ServiceDID }
 func didsOf(c *Config) *[]syntax.DID       { return &c.TeamDIDs }
-func levelOf(c *Config) *slog.Level        { return &c.LogLevel }
+func collectionsOf(c *Config) *[]syntax.NSID {
+	return &c.PublicCollections
+}
+func levelOf(c *Config) *slog.Level { return &c.LogLevel }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -167,6 +168,21 @@ func parseDIDs(s string) ([]syntax.DID, error) {
 		out = append(out, did)
 	}
 	return out, nil
+}
+
+// parseCollections reads collections, each once and in order. A wildcard would
+// publish what does not exist yet, so there is none.
+func parseCollections(s string) ([]syntax.NSID, error) {
+	var out []syntax.NSID
+	for _, item := range parseList(s) {
+		collection, err := syntax.ParseNSID(item)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no collection: want whole NSIDs such as garden.engram.agents.observation", item)
+		}
+		out = append(out, collection.Normalize())
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 func parseDSN(s string) (DSN, error) {

@@ -21,7 +21,7 @@ func (p *PDS) registerBlob(s *xrpc.Server) error {
 	return errors.Join(
 		xrpc.Upload(s, "com.atproto.repo.uploadBlob", xrpc.Member, p.uploadBlob, xrpc.MaxBody(p.blobs.Limit())),
 		xrpc.Query(s, "com.atproto.repo.listMissingBlobs", xrpc.AccessToken, p.listMissingBlobs),
-		xrpc.Stream(s, "com.atproto.sync.getBlob", xrpc.Read, p.getBlob),
+		xrpc.Stream(s, "com.atproto.sync.getBlob", xrpc.Published, p.getBlob),
 	)
 }
 
@@ -123,13 +123,14 @@ type getBlobParams struct {
 	CID cid.Cid    `param:"cid"`
 }
 
-// getBlob serves a blob that a record of that very repo refers to.
+// getBlob serves a blob that a record of that very repo refers to; to whoever is
+// no member, a record of a published collection.
 func (p *PDS) getBlob(ctx context.Context, call *xrpc.Call, in getBlobParams) error {
 	a, err := p.openRepo(ctx, call.Viewer, in.DID.AtIdentifier())
 	if err != nil {
 		return err
 	}
-	blob, referenced, err := p.repos.GetBlob(ctx, a.DID, in.CID)
+	blob, referenced, err := p.repos.GetBlobOf(ctx, a.DID, in.CID, p.published(call.Viewer))
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,9 @@ type Config struct {
 	// Visibility decides about the routes of class Read; cmd gives the same
 	// value to the XRPC server.
 	Visibility xrpc.Visibility
+	// PublicCollections are what whoever is no member may read in visibility
+	// team: their records and the blobs that these refer to.
+	PublicCollections []syntax.NSID
 	// InviteRequired refuses accounts without an invite code or the admin's word.
 	InviteRequired bool
 	// TeamDIDs are accounts of other hosts that read here as members do.

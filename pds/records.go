@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/bluesky-social/indigo/atproto/atdata"
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -89,6 +90,10 @@ func (p *PDS) getRecord(ctx context.Context, v xrpc.Viewer, in getRecordParams) 
 	if err != nil {
 		return nil, notHere(err)
 	}
+	if !p.published(v).has(in.Collection) {
+		// What cannot be shown is not looked up: the time tells nothing either.
+		return nil, repostore.RecordNotFound(a.DID, in.Collection, in.RecordKey)
+	}
 	r, err := p.repos.GetRecord(ctx, a.DID, in.Collection, in.RecordKey)
 	if err != nil {
 		return nil, err
@@ -138,6 +143,9 @@ func (p *PDS) listRecords(ctx context.Context, v xrpc.Viewer, in listRecordsPara
 			return nil, xrpc.InvalidRequest("the cursor is not one of this list; leave it out to start again")
 		}
 	}
+	if !p.published(v).has(in.Collection) {
+		return &listRecordsOutput{}, nil
+	}
 	rows, err := p.repos.ListRecords(ctx, a.DID, in.Collection, after, in.Reverse, in.Limit)
 	if err != nil {
 		return nil, err
@@ -173,6 +181,8 @@ func (p *PDS) describeRepo(ctx context.Context, v xrpc.Viewer, in describeRepoPa
 	if err != nil {
 		return nil, err
 	}
+	shown := p.published(v)
+	collections = slices.DeleteFunc(collections, func(c syntax.NSID) bool { return !shown.has(c) })
 	document, err := p.accounts.Document(ctx, a.DID)
 	if err != nil {
 		return nil, err

@@ -24,9 +24,9 @@ func (p *PDS) registerRepo(s *xrpc.Server) error {
 		xrpc.Procedure(s, "com.atproto.repo.applyWrites", xrpc.AccessToken, p.applyWrites),
 		xrpc.Upload(s, "com.atproto.repo.importRepo", xrpc.AccessToken, p.importRepo, xrpc.MaxBody(repostore.MaxImportBytes)),
 		xrpc.Procedure(s, "garden.herbarium.validateRecord", xrpc.AccessToken, p.validateRecord),
-		xrpc.Query(s, "com.atproto.repo.getRecord", xrpc.Read, p.getRecord),
-		xrpc.Query(s, "com.atproto.repo.listRecords", xrpc.Read, p.listRecords),
-		xrpc.Query(s, "com.atproto.repo.describeRepo", xrpc.Read, p.describeRepo),
+		xrpc.Query(s, "com.atproto.repo.getRecord", xrpc.Published, p.getRecord),
+		xrpc.Query(s, "com.atproto.repo.listRecords", xrpc.Published, p.listRecords),
+		xrpc.Query(s, "com.atproto.repo.describeRepo", xrpc.Published, p.describeRepo),
 	)
 }
 

@@ -76,7 +76,7 @@ func requireGate(t *testing.T, h *host, visibility xrpc.Visibility, access xrpc.
 	switch access {
 	case xrpc.Open:
 		passes[""] = true
-	case xrpc.Read:
+	case xrpc.Read, xrpc.Published:
 		passes[""] = visibility == xrpc.Public
 	case xrpc.AccessToken:
 		passes[admin()] = false

@@ -310,7 +310,7 @@ func (s *snapshot) Record(_ context.Context, uri syntax.ATURI) (*lexicons.Stored
 		Record []byte
 	}
 	err := s.tx.Raw("SELECT r.cid, j.record FROM records r JOIN journal j ON j.seq = r.seq WHERE r.uri = ? AND r.state IN ?",
-		uri, []string{string(StateOK), string(StateViolated)}).Scan(&rows).Error
+		uri, live).Scan(&rows).Error
 	if err != nil || len(rows) == 0 || rows[0].Record == nil {
 		return nil, err
 	}

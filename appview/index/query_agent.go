@@ -5,11 +5,14 @@ import (
 	"fmt"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/lexicons"
 )
 
-// RecordCounts counts the live records of repos by collection, in one query
-// over an index. At most MaxBatch DIDs.
-func (x *Index) RecordCounts(ctx context.Context, dids []syntax.DID) (map[syntax.DID]map[syntax.NSID]int64, error) {
+// RecordCounts counts the live records of repos by collection, those of
+// collections that v may know of, in one query over an index. Inactive repos
+// are counted too. At most MaxBatch DIDs.
+func (x *Index) RecordCounts(ctx context.Context, v Viewer, dids []syntax.DID) (map[syntax.DID]map[syntax.NSID]int64, error) {
 	out := make(map[syntax.DID]map[syntax.NSID]int64, len(dids))
 	if len(dids) == 0 {
 		return out, nil
@@ -22,8 +25,10 @@ func (x *Index) RecordCounts(ctx context.Context, dids []syntax.DID) (map[syntax
 		Collection string
 		N          int64
 	}
-	err := x.db.Read.WithContext(ctx).Raw("SELECT did, collection, COUNT(*) AS n FROM records WHERE did IN ? AND state IN ? GROUP BY did, collection",
-		dids, []string{string(StateOK), string(StateViolated)}).Scan(&rows).Error
+	q := newQuery("did, collection, COUNT(*) AS n", "records t")
+	q.where("t.did IN ? AND t.state IN ?", dids, live)
+	q.whereIf(v.Restricted(), "t.collection IN ?", v.Collections)
+	err := x.db.Read.WithContext(ctx).Raw(q.sql()+" GROUP BY did, collection", q.args...).Scan(&rows).Error
 	if err != nil {
 		return nil, fmt.Errorf("count records: %w", err)
 	}
@@ -68,7 +73,7 @@ func (x *Index) Usage(ctx context.Context, v Viewer, did syntax.DID, trait Trait
 	column := "t." + string(trait)
 	q := newQuery(column+" AS name, COUNT(*) AS observations", "observations t")
 	q.where("t.did = ? AND "+column+" <> ''", did)
-	q.visible(v)
+	q.visible(v, lexicons.ObservationNSID)
 	var usage []Usage
 	err := x.db.Read.WithContext(ctx).Raw(q.sql()+" GROUP BY "+column+" ORDER BY "+order+" LIMIT ?", append(q.args, limit)...).Scan(&usage).Error
 	if err != nil {

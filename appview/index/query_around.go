@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/lexicons"
 )
 
 // Successors are the live observations that directly supersede the one at uri
@@ -22,7 +24,7 @@ func (x *Index) Successors(ctx context.Context, v Viewer, uri syntax.ATURI) ([]M
 	}
 	q := newQuery(nodeColumnsOfT, "chain_nodes t")
 	q.where("t.target_uri = ? AND t.edge IN ? AND t.live", uri, []string{string(EdgeExact), string(EdgeWeak)})
-	q.visible(v)
+	q.visible(v, lexicons.ObservationNSID)
 	rows, err := x.readNodes(ctx, q, " ORDER BY t.indexed_at DESC, t.uri DESC LIMIT "+strconv.Itoa(MaxLimit))
 	if err != nil {
 		return nil, err
@@ -40,7 +42,7 @@ func (x *Index) Successors(ctx context.Context, v Viewer, uri syntax.ATURI) ([]M
 func (x *Index) CountSource(ctx context.Context, v Viewer, kind, value string, most int) (int, error) {
 	q := newQuery("1", "observations t")
 	q.where("t.source_kind = ? AND t.source_key = ?", clean(kind), indexKey(value))
-	q.visible(v)
+	q.visible(v, lexicons.ObservationNSID)
 	var n int
 	if err := x.db.Read.WithContext(ctx).Raw("SELECT COUNT(*) FROM ("+q.sql()+" LIMIT ?) s", append(q.args, most)...).Scan(&n).Error; err != nil {
 		return 0, fmt.Errorf("count observations of a source: %w", err)

@@ -36,7 +36,7 @@ func conversationRecord(c *Conversation) *Record { return &c.Record }
 func (x *Index) Conversation(ctx context.Context, v Viewer, uri syntax.ATURI) (*Conversation, error) {
 	q := newQuery(conversationColumns, "conversations t")
 	q.where("t.uri = ?", uri)
-	q.visible(v)
+	q.visible(v, conversation...)
 	var rows []conversationRow
 	if err := q.all(x.db.Read.WithContext(ctx), &rows); err != nil {
 		return nil, fmt.Errorf("read conversation %s: %w", uri, err)
@@ -57,7 +57,7 @@ func (x *Index) ListConversations(ctx context.Context, v Viewer, f ConversationF
 	q.whereIf(f.DID != "", "t.did = ?", f.DID)
 	q.whereIf(!f.IncludeEmpty && !v.Admin, "(t.visible_turns > 0 OR t.did = ?)", v.DID)
 	q.between(f.Since, f.Until)
-	q.visible(v)
+	q.visible(v, conversation...)
 	q.before(p, "t.sort_at")
 	var rows []conversationRow
 	if err := q.page(x.db.Read.WithContext(ctx), "t.sort_at DESC, t.uri DESC", p, &rows); err != nil {
@@ -101,7 +101,7 @@ func (x *Index) Turns(ctx context.Context, v Viewer, session syntax.ATURI, forei
 	if !v.Admin && (v.DID == "" || v.DID.String() != session.Authority().String()) {
 		q.where("EXISTS (SELECT 1 FROM conversations c WHERE c.uri = t.session_uri)")
 	}
-	q.visible(v)
+	q.visible(v, conversation...)
 	if p.After != nil {
 		q.where("t.uri "+beyond+" ?", p.After.URI)
 	}
@@ -127,7 +127,7 @@ func (x *Index) OpeningTurns(ctx context.Context, v Viewer, sessions []syntax.AT
 	q := newQuery(turnColumns, "messages t")
 	q.where(`t.uri IN (SELECT MIN(m.uri) FROM messages m
 		WHERE m.session_uri IN ? AND NOT m.foreigner AND m.role = 'user' AND NOT m.withheld AND m.worded GROUP BY m.session_uri)`, sessions)
-	q.visible(v)
+	q.visible(v, conversation...)
 	var rows []turnRow
 	if err := q.all(x.db.Read.WithContext(ctx), &rows); err != nil {
 		return nil, fmt.Errorf("read opening turns: %w", err)

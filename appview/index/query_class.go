@@ -42,7 +42,7 @@ func (x *Index) classes(ctx context.Context, v Viewer, rows []classRow) ([]Class
 func (x *Index) class(ctx context.Context, v Viewer, uri syntax.ATURI) (*Class, error) {
 	q := newQuery(classColumns, "classes t")
 	q.where("t.uri = ?", uri)
-	q.visible(v)
+	q.visible(v, lexicons.ClassNSID)
 	var rows []classRow
 	if err := q.all(x.db.Read.WithContext(ctx), &rows); err != nil {
 		return nil, fmt.Errorf("read class %s: %w", uri, err)
@@ -142,7 +142,7 @@ func (x *Index) ListClasses(ctx context.Context, v Viewer, f ClassFilter, p Page
 	q := newQuery(classColumns, "classes t")
 	q.whereIf(f.DID != "", "t.did = ?", f.DID)
 	q.whereIf(f.Name != "", "t.name_key = ?", indexKey(f.Name))
-	q.visible(v)
+	q.visible(v, lexicons.ClassNSID)
 	if p.After != nil {
 		q.where("(t.name_key, t.uri) > (?, ?)", p.After.Key, p.After.URI)
 	}

@@ -35,9 +35,26 @@ func (r *findingRow) export() Finding {
 	}
 }
 
-// notQuarantined leaves out findings of records that the viewer may not see.
-func (q *query) notQuarantined(v Viewer) {
+// visibleFindings leaves out findings of records that the viewer may not see,
+// and those on a record that it sees which tell of one that it does not.
+func (q *query) visibleFindings(v Viewer) {
+	q.visible(v)
 	q.whereIf(!v.Admin, "EXISTS (SELECT 1 FROM records c WHERE c.uri = t.uri AND c.state <> ?)", string(StateQuarantined))
+	for _, d := range dependent {
+		q.whereIf(!v.Sees(d.of), "NOT (t.collection = ? AND t.code IN ?)", d.on, d.codes)
+	}
+}
+
+// dependent are the findings on records of one collection that follow from
+// what stands, or does not stand, in another.
+var dependent = []struct {
+	on, of syntax.NSID
+	codes  []string
+}{
+	{lexicons.MessageNSID, lexicons.ChatSessionNSID, []string{lexicons.CodeSessionMissing}},
+	{lexicons.ClassNSID, lexicons.SkillNSID, []string{
+		lexicons.CodeRefMissing, lexicons.CodeRefDrift, lexicons.CodeToolCollision, lexicons.CodeEntryToolUnresolved,
+	}},
 }
 
 // findingKey is where in a list a finding stands beside its time and URI.
@@ -57,8 +74,7 @@ func (x *Index) ListFindings(ctx context.Context, v Viewer, f FindingFilter, p P
 	q.whereIf(f.URI != "", "t.uri = ?", f.URI)
 	q.whereIf(f.Collection != "", "t.collection = ?", f.Collection)
 	q.whereIf(!f.Since.IsZero(), "t.at >= ?", migrations.FormatTime(f.Since))
-	q.visible(v)
-	q.notQuarantined(v)
+	q.visibleFindings(v)
 	if p.After != nil {
 		var k findingKey
 		if err := json.Unmarshal([]byte(p.After.Key), &k); err != nil {
@@ -90,8 +106,7 @@ func (x *Index) Findings(ctx context.Context, v Viewer, uris []syntax.ATURI) (ma
 	}
 	q := newQuery(findingColumns, "findings t")
 	q.where("t.uri IN ?", uris)
-	q.visible(v)
-	q.notQuarantined(v)
+	q.visibleFindings(v)
 	var rows []findingRow
 	err := x.db.Read.WithContext(ctx).Raw(q.sql()+" ORDER BY t.uri, "+gravity+", t.code, t.path, t.cid", q.args...).Scan(&rows).Error
 	if err != nil {

@@ -74,7 +74,7 @@ func (x *Index) Observations(ctx context.Context, v Viewer, uris []syntax.ATURI)
 	}
 	q := newQuery(observationColumns, observationTables)
 	q.where("t.uri IN ?", uris)
-	q.visible(v)
+	q.visible(v, lexicons.ObservationNSID)
 	var rows []observationRow
 	if err := q.all(x.db.Read.WithContext(ctx), &rows); err != nil {
 		return nil, fmt.Errorf("read observations: %w", err)
@@ -122,7 +122,7 @@ func (x *Index) ListObservations(ctx context.Context, v Viewer, f ObservationFil
 	q.whereIf(f.Device != "", "t.device = ?", indexKey(f.Device))
 	q.whereIf(f.Model != "", "t.model = ?", indexKey(f.Model))
 	q.between(f.Since, f.Until)
-	q.visible(v)
+	q.visible(v, lexicons.ObservationNSID)
 	q.before(p, "t.sort_at")
 	var rows []observationRow
 	if err := q.page(x.db.Read.WithContext(ctx), "t.sort_at DESC, t.uri DESC", p, &rows); err != nil {
@@ -167,7 +167,7 @@ func (x *Index) readNodes(ctx context.Context, q *query, tail string) ([]nodeRow
 func (x *Index) node(ctx context.Context, v Viewer, uri syntax.ATURI) (*nodeRow, error) {
 	q := newQuery(nodeColumnsOfT, "chain_nodes t")
 	q.where("t.uri = ?", uri)
-	q.visible(v)
+	q.visible(v, lexicons.ObservationNSID)
 	q.whereIf(!v.Admin, "EXISTS (SELECT 1 FROM records c WHERE c.uri = t.uri AND c.state <> ?)", string(StateQuarantined))
 	rows, err := x.readNodes(ctx, q, "")
 	if err != nil {
@@ -213,7 +213,7 @@ func (x *Index) Chain(ctx context.Context, v Viewer, uri syntax.ATURI) (*Chain, 
 	}
 	q := newQuery(nodeColumnsOfT, "chain_nodes t")
 	q.where("t.target_uri = ? AND t.edge = ? AND t.live", uri, string(EdgeProposal))
-	q.visible(v)
+	q.visible(v, lexicons.ObservationNSID)
 	proposals, err := x.readNodes(ctx, q, " ORDER BY t.rkey DESC, t.uri DESC LIMIT "+strconv.Itoa(MaxLimit))
 	if err != nil {
 		return nil, err
@@ -227,7 +227,7 @@ func (x *Index) Chain(ctx context.Context, v Viewer, uri syntax.ATURI) (*Chain, 
 func (x *Index) chainHeads(ctx context.Context, v Viewer, n, root *nodeRow, c *Chain) error {
 	q := newQuery(nodeColumnsOfT, "chain_branches b JOIN chain_nodes t ON t.uri = b.head_uri")
 	q.where("b.chain = ? AND b.head_uri <> ''", n.Chain)
-	q.visible(v)
+	q.visible(v, lexicons.ObservationNSID)
 	heads, err := x.readNodes(ctx, q, " ORDER BY b.main DESC, t.future, t.rkey DESC, t.uri DESC LIMIT "+strconv.Itoa(MaxLimit))
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func (x *Index) chainHeads(ctx context.Context, v Viewer, n, root *nodeRow, c *C
 
 	q = newQuery(nodeColumnsOfT, "chain_branches b JOIN chain_nodes t ON t.uri = b.head_uri")
 	q.where("b.branch = ?", n.Branch)
-	q.visible(v)
+	q.visible(v, lexicons.ObservationNSID)
 	own, err := x.readNodes(ctx, q, "")
 	if err != nil || len(own) == 0 {
 		return err
@@ -263,7 +263,7 @@ func (x *Index) ChainMembers(ctx context.Context, v Viewer, uri syntax.ATURI, p 
 	direction, beyond := p.order()
 	q := newQuery(nodeColumnsOfT, "chain_nodes t")
 	q.where("t.chain = ?", n.Chain)
-	q.visible(v)
+	q.visible(v, lexicons.ObservationNSID)
 	if p.After != nil {
 		position, err := strconv.ParseInt(p.After.Key, 10, 64)
 		if err != nil {

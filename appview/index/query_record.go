@@ -201,16 +201,19 @@ func (x *Index) RefStates(ctx context.Context, v Viewer, refs []lexicons.StrongR
 	for i, r := range refs {
 		rec, held := records[r.URI]
 		repo, known := repos[dids[i]]
-		out[VersionKey(r.URI, r.CID)] = refState(v, r.CID, rec, held, repo, known)
+		out[VersionKey(r.URI, r.CID)] = refState(v, r, rec, held, repo, known)
 	}
 	return out, nil
 }
 
-func refState(v Viewer, pinned cid.Cid, rec Record, held bool, repo Repo, known bool) RefState {
+func refState(v Viewer, ref lexicons.StrongRef, rec Record, held bool, repo Repo, known bool) RefState {
+	pinned := ref.CID
 	switch {
+	case !v.Sees(ref.URI.Collection()):
+		return RefWithheld // whether it exists or not
 	case known && !repo.Active && !v.Admin:
 		return RefWithheld
-	case known && pinned.Equals(repo.Commit):
+	case known && pinned.Equals(repo.Commit) && !v.Restricted(): // where a repo's head is tells of all its writes
 		return RefCommitCID
 	case !held && known && repo.Sync == SyncSynced:
 		return RefMissing
@@ -232,6 +235,7 @@ func (x *Index) ReferencesTo(ctx context.Context, v Viewer, target syntax.ATURI,
 	q.where("t.target_uri = ?", target)
 	q.whereIf(kind != "", "t.kind = ?", string(kind))
 	q.whereIf(!v.Admin, "EXISTS (SELECT 1 FROM repos r WHERE r.did = t.from_did AND r.active)")
+	q.whereIf(v.Restricted(), "EXISTS (SELECT 1 FROM records c WHERE c.uri = t.from_uri AND c.collection IN ?)", v.Collections)
 	if p.After != nil {
 		q.where("(t.from_uri, t.path) > (?, ?)", p.After.URI, p.After.Key)
 	}
@@ -269,8 +273,8 @@ func (x *Index) Blobs(ctx context.Context, v Viewer, uris []syntax.ATURI) (map[s
 	if err := batch(len(uris)); err != nil {
 		return nil, err
 	}
-	q := newQuery("t.uri, t.cid, t.did, t.mime, t.size", "blob_refs t")
-	q.where("t.uri IN ?", uris)
+	q := newQuery("t.uri, b.cid, t.did, b.mime, b.size", "blob_refs b JOIN records t ON t.uri = b.uri")
+	q.where("b.uri IN ?", uris)
 	q.visible(v)
 	var rows []struct {
 		URI  string `gorm:"column:uri"`

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/lexicons"
 )
 
 type sessionRow struct {
@@ -41,7 +43,7 @@ func (r *sessionRow) export() Session {
 func (x *Index) Session(ctx context.Context, v Viewer, uri syntax.ATURI) (*Session, error) {
 	q := newQuery(sessionColumns, sessionTables)
 	q.where("t.uri = ?", uri)
-	q.visible(v)
+	q.visible(v, lexicons.SessionNSID)
 	var rows []sessionRow
 	if err := q.all(x.db.Read.WithContext(ctx), &rows); err != nil {
 		return nil, fmt.Errorf("read session %s: %w", uri, err)
@@ -68,7 +70,7 @@ func (x *Index) ListSessions(ctx context.Context, v Viewer, f SessionFilter, p P
 	q.whereIf(f.Model != "", "t.model = ?", clean(f.Model))
 	q.whereIf(f.Status != "", "t.status = ?", indexKey(f.Status))
 	q.between(f.Since, f.Until)
-	q.visible(v)
+	q.visible(v, lexicons.SessionNSID)
 	q.before(p, "t.sort_at")
 	var rows []sessionRow
 	if err := q.page(x.db.Read.WithContext(ctx), "t.sort_at DESC, t.uri DESC", p, &rows); err != nil {

@@ -118,7 +118,7 @@ func TestStatusCountsInactiveReposApart(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, step.repos, status.Repos)
 			require.Equal(t, step.inactive, status.Inactive)
-			list, err := x.ListRepos(t.Context(), index.SyncPending, index.Page{})
+			list, err := x.ListRepos(t.Context(), index.Viewer{}, index.SyncPending, index.Page{})
 			require.NoError(t, err)
 			var pending []syntax.DID
 			for _, r := range list.Items {

@@ -105,8 +105,11 @@ func (x *Index) Repos(ctx context.Context, dids []syntax.DID) (map[syntax.DID]Re
 
 // ListRepos lists repos by DID, those in one sync state when sync is not "";
 // a repo that is not active waits for nothing, so it is not among the pending.
-func (x *Index) ListRepos(ctx context.Context, sync SyncState, p Page) (List[Repo], error) {
+// To a restricted viewer only an active repo is known that holds a record which
+// that viewer may read.
+func (x *Index) ListRepos(ctx context.Context, v Viewer, sync SyncState, p Page) (List[Repo], error) {
 	q := newQuery(repoColumns, "repos t")
+	q.whereIf(v.Restricted(), "t.active AND EXISTS (SELECT 1 FROM records c WHERE c.did = t.did AND c.collection IN ? AND c.state IN ?)", v.Collections, live)
 	q.whereIf(sync != "", "t.sync = ?", sync)
 	q.whereIf(sync == SyncPending, "t.active")
 	if p.After != nil {

@@ -20,6 +20,9 @@ const (
 	StateDeleted     State = "deleted"     // a tombstone: no content
 )
 
+// live are the states of a record that is there for everybody.
+var live = []string{string(StateOK), string(StateViolated)}
+
 // Record is the current state of one URI.
 type Record struct {
 	URI        syntax.ATURI

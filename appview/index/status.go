@@ -33,7 +33,7 @@ func (x *Index) Status(ctx context.Context) (*Status, error) {
 		}
 		groups = nil
 		err := tx.Raw("SELECT collection AS name, COUNT(*) AS n FROM records WHERE state IN ? GROUP BY collection",
-			[]string{string(StateOK), string(StateViolated)}).Scan(&groups).Error
+			live).Scan(&groups).Error
 		if err != nil {
 			return err
 		}

@@ -2,8 +2,11 @@ package index
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/lexicons"
 )
 
 // ErrPosition is returned by a list for a Page.After that it did not hand out.
@@ -14,7 +17,27 @@ var ErrPosition = errors.New("no position of this list")
 type Viewer struct {
 	DID   syntax.DID // the account that asks, "" for none: it sees its own empty conversations
 	Admin bool       // the operator: sees inactive repos and quarantined records too
+	// Collections are the only ones that this viewer may know of; nil for all.
+	// To it an index that holds others answers as one that never heard of them:
+	// no row, count, link or finding of its answers depends on what they hold.
+	Collections []syntax.NSID
 }
+
+// Restricted tells that there may be records here of which v is to know nothing.
+func (v Viewer) Restricted() bool { return v.Collections != nil }
+
+// Sees tells whether v may know of the records of all of these collections.
+func (v Viewer) Sees(collections ...syntax.NSID) bool {
+	return !v.Restricted() || !slices.ContainsFunc(collections, func(c syntax.NSID) bool { return !slices.Contains(v.Collections, c) })
+}
+
+// SeesConversations tells whether v may read conversations, which are made of
+// two collections: the container alone would show how much is said in it, the
+// turns alone what they belong to.
+func (v Viewer) SeesConversations() bool { return v.Sees(conversation...) }
+
+// conversation is what the view of a conversation is made of.
+var conversation = []syntax.NSID{lexicons.ChatSessionNSID, lexicons.MessageNSID}
 
 // Limits of a page.
 const (

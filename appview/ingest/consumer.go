@@ -19,7 +19,7 @@ type Index interface {
 	Apply(ctx context.Context, source string, cursor int64, events []index.Event) error
 	Cursor(ctx context.Context, source string) (int64, error)
 	Repos(ctx context.Context, dids []syntax.DID) (map[syntax.DID]index.Repo, error)
-	ListRepos(ctx context.Context, sync index.SyncState, p index.Page) (index.List[index.Repo], error)
+	ListRepos(ctx context.Context, v index.Viewer, sync index.SyncState, p index.Page) (index.List[index.Repo], error)
 }
 
 // Config is what a Consumer is made of. Source, Fetcher, Index and Directory

@@ -38,7 +38,7 @@ func (r *resyncer) request(dids []syntax.DID) {
 // loadPending takes up what an earlier run left out of step.
 func (r *resyncer) loadPending(ctx context.Context) error {
 	for page := (index.Page{Limit: index.MaxLimit}); ; {
-		list, err := r.consumer.cfg.Index.ListRepos(ctx, index.SyncDesynchronized, page)
+		list, err := r.consumer.cfg.Index.ListRepos(ctx, index.Viewer{}, index.SyncDesynchronized, page)
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (r *resyncer) all(ctx context.Context, oldest int64) error {
 func (r *resyncer) forgetUnlisted(ctx context.Context, listed map[syntax.DID]bool) error {
 	cfg := r.consumer.cfg
 	for page := (index.Page{Limit: index.MaxLimit}); ; {
-		known, err := cfg.Index.ListRepos(ctx, "", page)
+		known, err := cfg.Index.ListRepos(ctx, index.Viewer{}, "", page)
 		if err != nil {
 			return err
 		}

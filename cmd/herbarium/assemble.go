@@ -167,7 +167,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	}
 	repoHost, err := pds.New(pds.Config{
 		PublicURL: cfg.PublicURL, ServiceDID: cfg.ServiceDID, HandleDomains: cfg.HandleDomains, Visibility: visibility,
-		InviteRequired: cfg.Invites == config.InvitesRequired, TeamDIDs: cfg.TeamDIDs,
+		PublicCollections: cfg.PublicCollections, InviteRequired: cfg.Invites == config.InvitesRequired, TeamDIDs: cfg.TeamDIDs,
 		DevLoopback: cfg.DevLoopback, Limits: limits, Version: buildVersion(),
 	}, pds.Deps{
 		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: blobs, Catalog: catalog, Rules: rules,
@@ -177,7 +177,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 		return nil, err
 	}
 	views, err := appview.New(appview.Config{
-		Index: idx, Directory: host,
+		Index: idx, Directory: host, PublicCollections: cfg.PublicCollections,
 		Service: appview.Service{DID: cfg.ServiceDID, Version: buildVersion(), Visibility: visibility, PublicURL: cfg.PublicURL.String()},
 	})
 	if err != nil {
@@ -185,6 +185,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	}
 	server, err := xrpc.New(xrpc.Config{
 		Catalog: catalog, Authenticator: repoHost.Authenticator(), Visibility: visibility, ServiceDID: cfg.ServiceDID, Log: log,
+		Published:      len(cfg.PublicCollections) > 0,
 		TrustedProxies: cfg.TrustedProxies, Admit: repoHost.Admit, Observe: s.metrics.observe,
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -121,13 +122,22 @@ func (s *Store) MissingBlobs(ctx context.Context, did syntax.DID, cursor cid.Cid
 // which it must not be served; ErrBlobNotFound, also for a DID without a repo
 // and for a blob that was taken down.
 func (s *Store) GetBlob(ctx context.Context, did syntax.DID, c cid.Cid) (b Blob, referenced bool, err error) {
+	return s.GetBlobOf(ctx, did, c, nil)
+}
+
+// GetBlobOf is GetBlob for a reader that may know of these collections alone,
+// nil for all: a reference by a record of another one does not count, nor does
+// one by a record that was taken down. It asks the same of the database
+// whatever there is.
+func (s *Store) GetBlobOf(ctx context.Context, did syntax.DID, c cid.Cid, of []syntax.NSID) (b Blob, referenced bool, err error) {
 	b.CID = c
 	var at string
+	counts, args := countedRefs(of)
 	found, err := one(s.db.Read.WithContext(ctx), `SELECT b.mime_type, b.size, b.uploaded_at,
-		EXISTS (SELECT 1 FROM blob_refs r WHERE r.repo_id = b.repo_id AND r.cid = b.cid)
+		EXISTS (SELECT 1 FROM blob_refs r WHERE r.repo_id = b.repo_id AND r.cid = b.cid`+counts+`)
 		FROM blobs b JOIN repos ON repos.id = b.repo_id WHERE repos.did = ? AND b.cid = ?
 		AND NOT EXISTS (SELECT 1 FROM takedowns t WHERE t.did = repos.did AND t.subject = ?)`,
-		[]any{string(did), c.Bytes(), c.String()}, &b.MimeType, &b.Size, &at, &referenced)
+		append(args, string(did), c.Bytes(), c.String()), &b.MimeType, &b.Size, &at, &referenced)
 	if err != nil {
 		return Blob{}, false, fmt.Errorf("get blob %s of %s: %w", c, did, err)
 	}
@@ -136,6 +146,21 @@ func (s *Store) GetBlob(ctx context.Context, did syntax.DID, c cid.Cid) (b Blob,
 	}
 	b.UploadedAt, err = migrations.ParseTime(at)
 	return b, referenced, err
+}
+
+// countedRefs is the condition on a reference r, beside its blob, to be by a
+// live record of one of these collections; none for all collections.
+func countedRefs(of []syntax.NSID) (condition string, args []any) {
+	if of == nil {
+		return "", nil
+	}
+	within := []string{"0 = 1"}
+	for _, collection := range of {
+		from, to := pathsOf(collection)
+		within, args = append(within, "r.path > ? AND r.path < ?"), append(args, from, to)
+	}
+	return " AND (" + strings.Join(within, " OR ") + `)
+		AND NOT EXISTS (SELECT 1 FROM takedowns t WHERE t.did = repos.did AND t.subject = r.path)`, args
 }
 
 // ListBlobs lists the CIDs of referenced blobs, in the order of their bytes,

@@ -79,10 +79,16 @@ func (s *Store) GetRecord(ctx context.Context, did syntax.DID, collection syntax
 	case !found:
 		return StoredRecord{}, fmt.Errorf("%w: %s", ErrRepoNotFound, did)
 	case !rev.Valid:
-		return StoredRecord{}, fmt.Errorf("%w: %s", ErrRecordNotFound, recordURI(did, path))
+		return StoredRecord{}, RecordNotFound(did, collection, rkey)
 	}
 	c, err := castCID(key)
 	return StoredRecord{RecordKey: rkey, CID: c, Rev: syntax.TID(rev.String), CBOR: raw}, err
+}
+
+// RecordNotFound is the ErrRecordNotFound that GetRecord answers, for a caller
+// that is not to know whether there is a record.
+func RecordNotFound(did syntax.DID, collection syntax.NSID, rkey syntax.RecordKey) error {
+	return fmt.Errorf("%w: %s", ErrRecordNotFound, recordURI(did, string(collection)+"/"+string(rkey)))
 }
 
 // ListRecords lists a collection by rkey, greatest (newest) first, or the
