@@ -110,6 +110,12 @@ func (s *Store) Limit() int64 { return s.limit }
 // what r returned; ctx's error; otherwise the spool's or the bucket's. After any of
 // them nothing of this upload is left.
 func (s *Store) Receive(ctx context.Context, r io.Reader, declared string) (Info, error) {
+	return s.ReceiveIf(ctx, r, declared, func(Info) error { return nil })
+}
+
+// ReceiveIf is Receive for a body that is kept only if admit, which is told
+// what it is, answers nil. What admit answers otherwise is the error, as it is.
+func (s *Store) ReceiveIf(ctx context.Context, r io.Reader, declared string, admit func(Info) error) (Info, error) {
 	spool, err := createTemp(s.spool)
 	if err != nil {
 		return Info{}, fmt.Errorf("spool blob: %w", err)
@@ -129,6 +135,9 @@ func (s *Store) Receive(ctx context.Context, r io.Reader, declared string) (Info
 		return Info{}, fmt.Errorf("blobstore: no key for %s", c)
 	}
 	info := Info{CID: c, MimeType: decideType(head, declared), Size: size}
+	if err := admit(info); err != nil {
+		return Info{}, err
+	}
 
 	// A stored object of another size is damaged: the put below repairs it.
 	switch at, err := s.bucket.Stat(ctx, key); {

@@ -14,6 +14,8 @@ const (
 	RefusalSupersedesCidMismatch = "SupersedesCidMismatch"
 	RefusalSecretDetected        = "SecretDetected"
 	RefusalCredentialInURL       = "CredentialInUrl"
+	RefusalPolicyDenied          = "PolicyDenied"
+	RefusalQuotaExceeded         = "QuotaExceeded"
 	RefusalBlobNotFound          = "BlobNotFound"
 	RefusalInvalidMimeType       = "InvalidMimeType"
 	RefusalInvalidSize           = "InvalidSize"
@@ -72,6 +74,14 @@ const (
 	CodeEmptySourceValue = "empty-source-value"
 	CodeEmptyTitle       = "empty-title"
 	CodeEmptySummary     = "empty-summary"
+)
+
+// The codes of what the operator lets an account write.
+const (
+	CodeCollectionDenied = "collection-denied" // not one of the collections that it may write
+	CodeCreateOnly       = "create-only"       // a record there is neither updated nor deleted
+	CodeRecordQuota      = "record-quota"      // more records than it may hold
+	CodeBlobQuota        = "blob-quota"        // more bytes of blobs than it may hold
 )
 
 // The codes of observations.

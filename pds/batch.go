@@ -121,7 +121,12 @@ func inBatch(i int, err error) error {
 	if errors.As(err, &refused) {
 		moved := make([]lexicons.Finding, len(refused.Findings))
 		for j, f := range refused.Findings {
-			f.Path = at + "/value" + f.Path
+			switch f.Refusal {
+			case lexicons.RefusalPolicyDenied:
+				f.Path = at // of deletes too, which have no value
+			default:
+				f.Path = at + "/value" + f.Path
+			}
 			moved[j] = f
 		}
 		return &lexicons.Refused{Findings: moved}

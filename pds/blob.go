@@ -60,11 +60,19 @@ func (p *PDS) uploadBlob(ctx context.Context, call *xrpc.Call, body io.Reader) (
 	if _, err := p.accounts.Get(ctx, v.DID); err != nil {
 		return nil, err
 	}
-	info, err := p.blobs.Receive(ctx, body, declared)
+	policy, err := p.repoPolicy(ctx, v.DID)
+	if err != nil {
+		return nil, err
+	}
+	// Asked before the bytes are kept, so that refused ones fill no storage, and
+	// decided where the blob is counted.
+	info, err := p.blobs.ReceiveIf(ctx, body, declared, func(info blobstore.Info) error {
+		return p.repos.CheckBlob(ctx, v.DID, info.CID, info.Size, policy)
+	})
 	if err != nil {
 		return nil, uploadError(err, p.blobs.Limit())
 	}
-	kept, err := p.repos.AddBlob(ctx, v.DID, repostore.Blob{CID: info.CID, MimeType: info.MimeType, Size: info.Size})
+	kept, err := p.repos.AddBlob(ctx, v.DID, repostore.Blob{CID: info.CID, MimeType: info.MimeType, Size: info.Size}, policy)
 	if err != nil {
 		return nil, fmt.Errorf("upload blob %s: %w", info.CID, err)
 	}

@@ -38,7 +38,8 @@ type dryFinding struct {
 // applyWrites or deleteRecord would answer, and everything that the rules
 // remark. It writes nothing.
 func (p *PDS) validateRecord(ctx context.Context, v xrpc.Viewer, in validateRecordInput) (*validateRecordOutput, error) {
-	if _, err := p.writeOptions(ctx, v, in.Repo, nil); err != nil {
+	options, err := p.writeOptions(ctx, v, in.Repo, nil)
+	if err != nil {
 		return nil, err
 	}
 	out := &validateRecordOutput{}
@@ -53,7 +54,7 @@ func (p *PDS) validateRecord(ctx context.Context, v xrpc.Viewer, in validateReco
 		}
 	}
 	if w.Action == repostore.Remove || w.Record != nil {
-		stateful, err := p.dryApply(ctx, v.DID, w, out)
+		stateful, err := p.dryApply(ctx, v.DID, w, options, out)
 		if err != nil {
 			return nil, err
 		}
@@ -103,8 +104,8 @@ func (p *PDS) dryParse(ctx context.Context, did syntax.DID, in validateRecordInp
 
 // dryApply asks the repo. A refusal by its rules is among the findings; any
 // other goes straight into out.
-func (p *PDS) dryApply(ctx context.Context, did syntax.DID, w repostore.Write, out *validateRecordOutput) ([]lexicons.Finding, error) {
-	result, err := p.repos.DryRun(ctx, did, []repostore.Write{w}, repostore.Options{})
+func (p *PDS) dryApply(ctx context.Context, did syntax.DID, w repostore.Write, options repostore.Options, out *validateRecordOutput) ([]lexicons.Finding, error) {
+	result, err := p.repos.DryRun(ctx, did, []repostore.Write{w}, options)
 	if err == nil {
 		return result.Writes[0].Findings, nil
 	}

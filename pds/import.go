@@ -38,6 +38,10 @@ func (p *PDS) importRepo(ctx context.Context, call *xrpc.Call, body io.Reader) (
 	connection := http.NewResponseController(call.Writer)
 	_ = connection.SetReadDeadline(time.Now().Add(importPatience))
 	defer func() { _ = connection.SetReadDeadline(time.Time{}) }()
+	policy, err := p.repoPolicy(ctx, v.DID)
+	if err != nil {
+		return nil, err
+	}
 	unfit := unfitRecords{catalog: p.catalog, did: v.DID}
 	result, err := p.repos.Import(ctx, v.DID, body, repostore.ImportOptions{
 		Keys: keys,
@@ -45,6 +49,7 @@ func (p *PDS) importRepo(ctx context.Context, call *xrpc.Call, body io.Reader) (
 			a, err := p.accounts.GetTx(ctx, tx, v.DID)
 			return a.Active(), err
 		},
+		Policy: policy,
 		Remark: unfit.judge,
 	})
 	if err != nil {

@@ -168,13 +168,17 @@ func writeError(err error) error {
 }
 
 // writeOptions checks that the caller may write to repo, which must be its
-// own, and reads swapCommit.
+// own, and reads its policy and swapCommit.
 func (p *PDS) writeOptions(ctx context.Context, v xrpc.Viewer, repo syntax.AtIdentifier, swapCommit *syntax.CID) (repostore.Options, error) {
 	var options repostore.Options
 	if err := mayWrite(v); err != nil {
 		return options, err
 	}
 	if err := p.isOwnRepo(ctx, v, repo); err != nil {
+		return options, err
+	}
+	var err error
+	if options.Policy, err = p.repoPolicy(ctx, v.DID); err != nil {
 		return options, err
 	}
 	if swapCommit != nil {

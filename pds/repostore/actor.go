@@ -95,12 +95,12 @@ func (s *Store) foundation(ctx context.Context, a *actor) (foundation, error) {
 	return f, nil
 }
 
-// tip is the head that the next commit follows.
-func (f foundation) tip() Head {
+// tip is the repo that the next commit follows.
+func (f foundation) tip() repoRow {
 	if n := len(f.layers); n > 0 {
-		return f.layers[n-1].head
+		return f.layers[n-1].row()
 	}
-	return f.base.Head
+	return f.base
 }
 
 // push puts a prepared layer on top; false when the layers under it were
@@ -143,7 +143,8 @@ func (a *actor) forgetBase(stale repoRow) {
 func (a *actor) publish(chain []*layer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.base = &repoRow{id: chain[0].repoID, Head: chain[len(chain)-1].head}
+	row := chain[len(chain)-1].row()
+	a.base = &row
 	a.layers = slices.Clone(a.layers[len(chain):])
 }
 

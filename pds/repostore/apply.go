@@ -120,7 +120,7 @@ func (s *Store) confirm(ctx context.Context, a *actor, f foundation, again bool)
 	if f.fresh && !again {
 		return nil
 	}
-	supposed := repoRow{id: f.base.id, Head: f.tip()}
+	supposed := f.tip()
 	row, err := reader{s.db.Read}.repo(ctx, a.did)
 	if err != nil && !errors.Is(err, ErrRepoNotFound) {
 		return err

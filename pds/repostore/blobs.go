@@ -24,24 +24,19 @@ type Blob struct {
 
 // AddBlob records an upload whose bytes are durable already, and answers what is
 // on record of it now; UploadedAt is set here. The blob is temporary until a
-// record references it; uploading it again renews its grace, and tells its type
-// anew unless a record relies on the old one. Records that await it reference it
-// from then on. ErrRepoNotFound.
-func (s *Store) AddBlob(ctx context.Context, did syntax.DID, b Blob) (Blob, error) {
+// record references it; uploading it again costs nothing of the quota, renews
+// its grace, and tells its type anew unless a record relies on the old one.
+// Records that await it reference it from then on. ErrRepoNotFound,
+// QuotaExceeded.
+func (s *Store) AddBlob(ctx context.Context, did syntax.DID, b Blob, policy Policy) (Blob, error) {
 	b.UploadedAt = s.now()
 	var repoID int64
-	added, err := one(s.db.Write.WithContext(ctx), `INSERT INTO blobs (repo_id, cid, mime_type, size, uploaded_at)
-		SELECT id, ?, ?, ?, ? FROM repos WHERE did = ?
-		ON CONFLICT (repo_id, cid) DO UPDATE SET uploaded_at = excluded.uploaded_at, mime_type = CASE
-			WHEN EXISTS (SELECT 1 FROM blob_refs r WHERE r.repo_id = blobs.repo_id AND r.cid = blobs.cid)
-			THEN blobs.mime_type ELSE excluded.mime_type END
-		RETURNING repo_id, mime_type, size`,
-		[]any{b.CID.Bytes(), b.MimeType, b.Size, migrations.FormatTime(b.UploadedAt), string(did)}, &repoID, &b.MimeType, &b.Size)
+	err := s.db.Tx(ctx, func(tx *gorm.DB) (err error) {
+		repoID, err = keepBlob(tx, did, &b, policy)
+		return err
+	})
 	if err != nil {
 		return Blob{}, fmt.Errorf("add blob %s of %s: %w", b.CID, did, err)
-	}
-	if !added {
-		return Blob{}, fmt.Errorf("%w: %s", ErrRepoNotFound, did)
 	}
 	var awaited bool
 	_, err = one(s.db.Read.WithContext(ctx), "SELECT EXISTS (SELECT 1 FROM awaited_blobs WHERE repo_id = ? AND cid = ?)", []any{repoID, b.CID.Bytes()}, &awaited)
@@ -52,6 +47,45 @@ func (s *Store) AddBlob(ctx context.Context, did syntax.DID, b Blob) (Blob, erro
 		return Blob{}, fmt.Errorf("add blob %s of %s: %w", b.CID, did, err)
 	}
 	return b, nil
+}
+
+// keepBlob makes the row of an upload, or renews the one that is there, which
+// b is then as that says.
+func keepBlob(tx *gorm.DB, did syntax.DID, b *Blob, policy Policy) (repoID int64, err error) {
+	at := migrations.FormatTime(b.UploadedAt)
+	// The row first: whoever uploads the same at the same time waits here, and
+	// then finds it, so that it is counted once.
+	added, err := one(tx, `INSERT INTO blobs (repo_id, cid, mime_type, size, uploaded_at) SELECT id, ?, ?, ?, ? FROM repos WHERE did = ?
+		ON CONFLICT (repo_id, cid) DO NOTHING RETURNING repo_id`, []any{b.CID.Bytes(), b.MimeType, b.Size, at, string(did)}, &repoID)
+	switch {
+	case err != nil:
+		return 0, err
+	case added:
+		return repoID, countBlob(tx, did, b.Size, policy)
+	}
+	renewed, err := one(tx, `UPDATE blobs SET uploaded_at = ?, mime_type = CASE
+			WHEN EXISTS (SELECT 1 FROM blob_refs r WHERE r.repo_id = blobs.repo_id AND r.cid = blobs.cid)
+			THEN mime_type ELSE ? END
+		WHERE cid = ? AND repo_id = (SELECT id FROM repos WHERE did = ?) RETURNING repo_id, mime_type, size`,
+		[]any{at, b.MimeType, b.CID.Bytes(), string(did)}, &repoID, &b.MimeType, &b.Size)
+	if err == nil && !renewed {
+		err = ErrRepoNotFound
+	}
+	return repoID, err
+}
+
+// countBlob counts a blob that came, unless it is one too many.
+func countBlob(tx *gorm.DB, did syntax.DID, size int64, policy Policy) error {
+	var had int64
+	counted, err := one(tx, `UPDATE repos SET blob_count = blob_count + 1, blob_bytes = blob_bytes + ? WHERE did = ? RETURNING blob_bytes - ?`,
+		[]any{size, string(did), size}, &had)
+	if err == nil && !counted {
+		err = ErrRepoNotFound // it went away just now
+	}
+	if err != nil {
+		return err
+	}
+	return policy.checkBlob(had, size)
 }
 
 // adopt makes references of what was awaited and is here now. An upload calls

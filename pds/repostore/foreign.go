@@ -20,6 +20,7 @@ type foreignRepo struct {
 	spool *spool
 	root  cid.Cid // of the MST
 	rev   syntax.TID
+	count int64 // of its records, once it was walked
 }
 
 // openForeign reads the commit of a CAR and checks that it is of did and was

@@ -114,7 +114,7 @@ func (h *host) account(name string) syntax.DID {
 // addBlob records an upload and answers what is kept of it.
 func (h *host) addBlob(did syntax.DID, b repostore.Blob) repostore.Blob {
 	h.t.Helper()
-	kept, err := h.AddBlob(h.t.Context(), did, b)
+	kept, err := h.AddBlob(h.t.Context(), did, b, repostore.Policy{})
 	require.NoError(h.t, err)
 	return kept
 }

@@ -35,6 +35,9 @@ type ImportOptions struct {
 	// never when it is nil.
 	// SyncDraft, which announces an activation, takes the same lock.
 	Announce func(ctx context.Context, tx *gorm.DB) (bool, error)
+	// Policy is what the repo may be made to hold: an import is judged by what it
+	// changes, and by the records that are there in the end.
+	Policy Policy
 	// Remark, when set, is given each record of the CAR once, before anything is stored.
 	Remark func(record *lexicons.Record, rkey syntax.RecordKey)
 }
@@ -51,9 +54,10 @@ type ImportResult struct {
 // of the keys, a complete canonical tree, every record atproto data) before
 // the repo is touched; what is wrong with it is an ErrBadCAR. Then, in one
 // transaction: an observation or a turn that the rules protect is not altered,
-// and none that was deleted comes back (*lexicons.Refused, which lists them);
-// one that the CAR leaves out is deleted with a tombstone. Of the rules on
-// records no others are asked, nor is their lexicon.
+// none that was deleted comes back, and nothing changes that the policy keeps
+// (*lexicons.Refused, which lists them); a protected record that the CAR leaves
+// out is deleted with a tombstone. Of the rules on records no others are asked,
+// nor is their lexicon.
 //
 // There is no #commit: an import may be far larger than an event, and a
 // consumer that has seen none of it learns as much from a #sync, which comes
@@ -112,6 +116,7 @@ func (s *Store) checkForeign(ctx context.Context, did syntax.DID, spooled *spool
 	return foreign, foreign.walk(visitor{
 		node: func(position, cid.Cid, []byte) error { return context.Cause(ctx) },
 		record: func(path string, c cid.Cid) error {
+			foreign.count++
 			record, rkey, err := foreign.record(path, c)
 			if err == nil && opts.Remark != nil {
 				opts.Remark(record, rkey)
@@ -162,6 +167,9 @@ func (s *Store) replace(ctx context.Context, foreign *foreignRepo, opts ImportOp
 		if row.Data == foreign.root {
 			return nil
 		}
+		if err := opts.Policy.checkRecords(row.records, foreign.count); err != nil {
+			return err
+		}
 		now := s.now()
 		rev, err := nextRev(max(row.Rev, foreign.rev), now)
 		if err != nil {
@@ -171,11 +179,13 @@ func (s *Store) replace(ctx context.Context, foreign *foreignRepo, opts ImportOp
 		if err != nil {
 			return err
 		}
-		r := replacement{store: s, tx: tx, foreign: foreign, repoID: row.id, rev: rev, now: now, result: result}
+		r := replacement{store: s, tx: tx, policy: opts.Policy, foreign: foreign, repoID: row.id, rev: rev, now: now, result: result}
 		if err := r.run(ctx); err != nil {
 			return err
 		}
-		err = moveHead(tx, []*layer{{repoID: row.id, base: row.Head, head: Head{Commit: commit.cid, Rev: rev, Data: foreign.root}, commitBlock: commit.raw}})
+		err = moveHead(tx, []*layer{{
+			repoID: row.id, base: row.Head, head: Head{Commit: commit.cid, Rev: rev, Data: foreign.root}, commitBlock: commit.raw, count: foreign.count,
+		}})
 		if err != nil {
 			return err
 		}

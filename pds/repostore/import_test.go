@@ -312,7 +312,7 @@ func TestImportBesideWrites(t *testing.T) {
 
 func (h *host) uploaded(did syntax.DID, b repostore.Blob) {
 	h.t.Helper()
-	_, err := h.AddBlob(h.t.Context(), did, b)
+	_, err := h.AddBlob(h.t.Context(), did, b, repostore.Policy{})
 	require.NoError(h.t, err)
 }
 

@@ -21,6 +21,7 @@ type layer struct {
 	repoID      int64
 	base, head  Head
 	commitBlock []byte
+	count       int64                    // of records, with this commit
 	nodes       map[position]*storedNode // nil where no node stands any more
 	records     map[string]*recordChange
 	tombstones  map[string]*lexicons.Tombstone // nil where a tombstone gives way to a new record
@@ -42,6 +43,9 @@ type recordChange struct {
 }
 
 func (c *recordChange) deleted() bool { return !c.cid.Defined() }
+
+// row is the repo once the layer is stored.
+func (l *layer) row() repoRow { return repoRow{id: l.repoID, Head: l.head, records: l.count} }
 
 // size is roughly what the layer adds to a transaction, in bytes.
 func (l *layer) size() int { return 2 * len(l.event.Blocks) }

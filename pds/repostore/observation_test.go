@@ -327,7 +327,7 @@ func TestBlobReferences(t *testing.T) {
 		requireRefusal(t, "BlobNotFound", h.refused(did, create(tid(1), withBlobs(t, "x", a))))
 		_, _, err := h.GetBlob(t.Context(), did, a.CID)
 		require.ErrorIs(t, err, repostore.ErrBlobNotFound)
-		_, err = h.AddBlob(t.Context(), "did:web:nobody.test", a)
+		_, err = h.AddBlob(t.Context(), "did:web:nobody.test", a, repostore.Policy{})
 		require.ErrorIs(t, err, repostore.ErrRepoNotFound)
 
 		h.addBlob(did, a)

@@ -23,6 +23,7 @@ const maxRevAhead = 24 * time.Hour
 // batch is a batch of writes while it is prepared.
 type batch struct {
 	store   *Store
+	policy  Policy
 	view    view
 	tree    *tree
 	layer   *layer
@@ -45,8 +46,13 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 	if opts.SwapCommit != nil && *opts.SwapCommit != tip.Commit {
 		return nil, nil, fmt.Errorf("%w: the repo's commit is %s; head %s", ErrInvalidSwap, tip.Commit, tip.Commit)
 	}
-	b := &batch{store: s, now: s.now()}
-	// First of all: a rule of a single write sees the batch only in part.
+	b := &batch{store: s, now: s.now(), policy: opts.Policy}
+	for i := range writes {
+		if denied := opts.Policy.checkCollection(writes[i].Collection); denied != nil {
+			return nil, nil, &WriteError{Index: i, Err: &lexicons.Refused{Findings: []lexicons.Finding{*denied}}}
+		}
+	}
+	// Before the writes one by one: a rule of a single write sees the batch only in part.
 	remarks := s.rules.CheckBatch(changesOf(did, writes, b.now))
 	for i, found := range remarks {
 		if err := lexicons.RefusedBy(found); err != nil {
@@ -57,12 +63,12 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 		return nil, nil, fmt.Errorf("prepare commit of %s: %w", did, err)
 	}
 	b.layer = &layer{
-		repoID: f.base.id, base: tip,
+		repoID: f.base.id, base: tip.Head, count: tip.records,
 		records: make(map[string]*recordChange, len(writes)), tombstones: map[string]*lexicons.Tombstone{},
 		edges: map[string]lexicons.StrongRef{}, successors: map[syntax.ATURI][]string{},
 	}
 	// The layer in the making lies on top: a write sees the earlier ones of its batch.
-	b.view = view{store: s, did: did, repoID: f.base.id, head: tip, layers: append(f.layers[:len(f.layers):len(f.layers)], b.layer), read: reader{s.db.Read}, stones: map[string]*lexicons.Tombstone{}}
+	b.view = view{store: s, did: did, repoID: f.base.id, head: tip.Head, layers: append(f.layers[:len(f.layers):len(f.layers)], b.layer), read: reader{s.db.Read}, stones: map[string]*lexicons.Tombstone{}}
 	if b.tree, err = openTree(ctx, &b.view, tip.Data); err != nil {
 		return nil, nil, err
 	}
@@ -73,6 +79,9 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 		if err := b.write(ctx, &writes[i], remarks[i]); err != nil {
 			return nil, nil, &WriteError{Index: i, Err: err}
 		}
+	}
+	if err := opts.Policy.checkRecords(tip.records, b.layer.count); err != nil {
+		return nil, nil, err
 	}
 	result := &Result{Writes: b.results}
 	if len(b.ops) == 0 || opts.dryRun {
@@ -175,6 +184,9 @@ func (b *batch) write(ctx context.Context, w *Write, remarks []lexicons.Finding)
 	if w.Action == lexicons.Create && stands != nil {
 		return recordExists(uri, *stands)
 	}
+	if denied := b.policy.checkChange(action, uri); denied != nil {
+		return &lexicons.Refused{Findings: []lexicons.Finding{*denied}}
+	}
 	for _, f := range remarks { // the state may have shown the same
 		if !slices.Contains(result.Findings, f) {
 			result.Findings = append(result.Findings, f)
@@ -256,6 +268,12 @@ func recordExists(uri syntax.ATURI, stands cid.Cid) error {
 func (b *batch) note(ctx context.Context, path string, change lexicons.Change) error {
 	op := sequencer.Op{Action: string(change.Action), Path: path}
 	row := &recordChange{fresh: change.Prev == nil}
+	switch change.Action {
+	case lexicons.Create:
+		b.layer.count++
+	case lexicons.Delete:
+		b.layer.count--
+	}
 	if change.Prev != nil {
 		op.Prev = &change.Prev.CID
 	}

@@ -22,6 +22,7 @@ import (
 type replacement struct {
 	store   *Store
 	tx      *gorm.DB
+	policy  Policy
 	foreign *foreignRepo
 	repoID  int64
 	rev     syntax.TID
@@ -147,6 +148,11 @@ func (r *replacement) takeRecord(ctx context.Context, path string, c cid.Cid) (e
 	if err != nil {
 		return err
 	}
+	action := lexicons.Create
+	if stands.Defined() {
+		action = lexicons.Update
+	}
+	r.obey(action, recordURI(r.foreign.did, path))
 	if err := r.judge(ctx, path, rkey, record, stands); err != nil || len(r.refused) > 0 {
 		return err // all that is refused is listed; nothing is stored any more
 	}
@@ -204,6 +210,7 @@ func (r *replacement) judge(ctx context.Context, path string, rkey syntax.Record
 	}
 	for _, f := range found {
 		if f.Refusal == lexicons.RefusalImmutableRecord || f.Refusal == lexicons.RefusalRecordTombstoned {
+			f.Refusal = lexicons.RefusalImmutableRecord // altered or revived, that is what the file does
 			r.refuse(change.URI, f)
 			return nil
 		}
@@ -216,15 +223,25 @@ func (r *replacement) judge(ctx context.Context, path string, rkey syntax.Record
 	return nil
 }
 
-// refuse notes that the import alters or revives a record.
+// obey asks the policy about a change.
+func (r *replacement) obey(action lexicons.Action, uri syntax.ATURI) {
+	denied := r.policy.checkCollection(uri.Collection())
+	if denied == nil {
+		denied = r.policy.checkChange(action, uri)
+	}
+	if denied != nil {
+		r.refuse(uri, *denied)
+	}
+}
+
+// refuse notes that the import does to a record what it may not.
 func (r *replacement) refuse(uri syntax.ATURI, f lexicons.Finding) {
 	if len(r.refused) == mostRefusedImports {
 		return
 	}
 	r.refused = append(r.refused, lexicons.Finding{
 		Code: f.Code, Severity: f.Severity, Message: fmt.Sprintf("%s: %s", uri, f.Message),
-		Refusal: lexicons.RefusalImmutableRecord, // altered or revived, that is what the file does
-		Repair:  string(uri),
+		Refusal: f.Refusal, Repair: string(uri),
 	})
 }
 
@@ -268,6 +285,7 @@ func (r *replacement) reference(ctx context.Context, path string, record *lexico
 // dropRecord removes the stored record that the walk has passed.
 func (r *replacement) dropRecord() error {
 	path := r.record.path
+	r.obey(lexicons.Delete, recordURI(r.foreign.did, path))
 	if err := forgetReferences(r.tx, r.repoID, path); err != nil {
 		return err
 	}

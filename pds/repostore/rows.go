@@ -55,10 +55,11 @@ func castCID(raw []byte) (cid.Cid, error) {
 // reader asks the tables, through a pool or inside one transaction.
 type reader struct{ db *gorm.DB }
 
-// repoRow is a row of repos without the commit block.
+// repoRow is what the head of a repo decides of its row, but for the commit block.
 type repoRow struct {
 	id int64
 	Head
+	records int64 // how many it holds
 }
 
 // repo answers ErrRepoNotFound for a DID without one.
@@ -68,7 +69,7 @@ func (r reader) repo(ctx context.Context, did syntax.DID) (repoRow, error) {
 		head, data []byte
 		rev        string
 	)
-	found, err := one(r.db.WithContext(ctx), "SELECT id, head, rev, data FROM repos WHERE did = ?", []any{string(did)}, &row.id, &head, &rev, &data)
+	found, err := one(r.db.WithContext(ctx), "SELECT id, head, rev, data, record_count FROM repos WHERE did = ?", []any{string(did)}, &row.id, &head, &rev, &data, &row.records)
 	if err != nil {
 		return repoRow{}, fmt.Errorf("read head of %s: %w", did, err)
 	}

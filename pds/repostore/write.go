@@ -36,6 +36,9 @@ type SwapRecord struct {
 type Options struct {
 	// SwapCommit, when given, must be the head that the batch is applied to.
 	SwapCommit *cid.Cid
+	// Policy is what the repo may be made to hold, judged on the state that the
+	// batch will see.
+	Policy Policy
 
 	dryRun bool // judge, but make no commit
 }
