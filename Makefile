@@ -8,9 +8,10 @@ export HERBARIUM_TEST_TOOLS ?= $(HOME)/.cache/herbarium/tools
 export PATH := $(HERBARIUM_TEST_TOOLS)/node/bin:$(PATH)
 
 CLIENTS := cmd/herbarium/testdata/clients
+REFERENCE := cmd/herbarium/testdata/reference
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help build run demo release deps tools clients test lint test-go test-long race fuzz properties soak bench clean
+.PHONY: help build run demo release deps tools clients reference test lint test-go test-long test-reference race fuzz properties soak bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -35,18 +36,25 @@ $(CLIENTS)/node_modules/.installed: $(CLIENTS)/package-lock.json | tools
 	cd $(CLIENTS) && npm ci --no-audit --no-fund
 	@touch $@
 
+# Not of deps: it compiles SQLite, which takes minutes, once, with the headers of
+# the Node that runs it.
+reference: $(REFERENCE)/node_modules/.installed
+$(REFERENCE)/node_modules/.installed: $(REFERENCE)/package-lock.json | tools
+	cd $(REFERENCE) && npm_config_nodedir="$$(node -p 'path.resolve(process.execPath, "../..")')" npm ci --no-audit --no-fund
+	@touch $@
+
 test: deps lint test-go ## all that must hold before a change lands (CI runs this)
 
 lint: tools
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
-	@! grep -q '"resolved"' $(CLIENTS)/package-lock.json || { echo "$(CLIENTS)/package-lock.json names download addresses"; exit 1; }
+	@! grep -l '"resolved"' $(CLIENTS)/package-lock.json $(REFERENCE)/package-lock.json || { echo "names download addresses"; exit 1; }
 	$(HERBARIUM_TEST_TOOLS)/golangci-lint run ./...
 
 # Two packages at a time: each may start a Postgres, and the machine may be small.
 test-go: deps
 	$(HERBARIUM_TEST_TOOLS)/gotestsum --format pkgname-and-test-fails -- -p 2 -timeout 9m ./...
 
-test-long: race fuzz properties soak bench ## the race detector, fuzzing, properties, soak and scale: before an issue closes
+test-long: race fuzz properties soak test-reference bench ## the race detector, fuzzing, properties, soak, the reference PDS and scale: before an issue closes
 
 race: deps
 	CGO_ENABLED=1 go test -race -p 2 -timeout 40m ./...
@@ -63,6 +71,9 @@ properties: deps
 SOAK ?= 2m
 soak: deps
 	HERBARIUM_TEST_SOAK=$(SOAK) go test -tags soak -run '^TestSoak' -count 1 -timeout 60m -v ./cmd/herbarium
+
+test-reference: deps reference ## migration from and to the reference PDS (its first installation takes minutes)
+	go test -tags reference -run '^TestMigrationWithTheReference' -count 1 -timeout 20m -v ./cmd/herbarium
 
 bench: ## creates per second at repo sizes 100, 1,000, 10,000 and 50,000
 	go test -run "^$$" -bench "^BenchmarkCreateBySize" -benchtime 1x -timeout 60m ./cmd/herbarium
