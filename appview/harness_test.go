@@ -39,7 +39,8 @@ type site struct {
 	viewer  xrpc.Viewer
 }
 
-func newSite(t *testing.T, db *migrations.DB) *site {
+// newSite is a site of visibility team; published are its PUBLIC_COLLECTIONS.
+func newSite(t *testing.T, db *migrations.DB, published ...syntax.NSID) *site {
 	t.Helper()
 	s := &site{t: t, now: noon, team: directory{}, viewer: xrpc.Viewer{Kind: xrpc.Account, Member: true, Active: true}}
 	var err error
@@ -50,11 +51,11 @@ func newSite(t *testing.T, db *migrations.DB) *site {
 	})
 	require.NoError(t, err)
 	views, err := appview.New(appview.Config{
-		Index: s.index, Directory: s.team, Now: s.clock,
+		Index: s.index, Directory: s.team, Now: s.clock, PublicCollections: published,
 		Service: appview.Service{DID: "did:web:host.test", Version: "test", Visibility: xrpc.Team, PublicURL: "https://host.test"},
 	})
 	require.NoError(t, err)
-	s.server, err = xrpc.New(xrpc.Config{Catalog: s.catalog, Authenticator: s, Visibility: xrpc.Team, Now: s.clock, Log: slog.New(slog.DiscardHandler)})
+	s.server, err = xrpc.New(xrpc.Config{Catalog: s.catalog, Authenticator: s, Visibility: xrpc.Team, Published: len(published) > 0, Now: s.clock, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	require.NoError(t, views.Register(s.server))
 	return s
