@@ -59,6 +59,9 @@ type listAppPasswordsOutput struct {
 }
 
 func (p *PDS) listAppPasswords(ctx context.Context, v xrpc.Viewer, _ xrpc.None) (*listAppPasswordsOutput, error) {
+	if err := unscoped(v); err != nil {
+		return nil, err
+	}
 	if err := notTakenDown(v); err != nil {
 		return nil, err
 	}
@@ -78,6 +81,9 @@ type revokeAppPasswordInput struct {
 }
 
 func (p *PDS) revokeAppPassword(ctx context.Context, v xrpc.Viewer, in revokeAppPasswordInput) (*xrpc.None, error) {
+	if err := unscoped(v); err != nil {
+		return nil, err
+	}
 	if err := notTakenDown(v); err != nil {
 		return nil, err
 	}

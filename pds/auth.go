@@ -100,7 +100,7 @@ func kindOfToken(token string) xrpc.Kind {
 }
 
 func viewerOf(kind xrpc.Kind, g account.Grant) xrpc.Viewer {
-	v := xrpc.Viewer{
+	return xrpc.Viewer{
 		Kind:      kind,
 		DID:       g.Account.DID,
 		SessionID: g.SessionID,
@@ -109,11 +109,17 @@ func viewerOf(kind xrpc.Kind, g account.Grant) xrpc.Viewer {
 		Active:    g.Account.Active(),
 		Status:    g.Account.HostedStatus(),
 		Member:    isMember(g.Account) && g.Scope != account.ScopeTakendown,
+		Grants:    grantsOf(g.Permissions),
 	}
-	if g.Permissions != nil { // a nil in the interface would be a scope that allows nothing
-		v.Grants = g.Permissions
+}
+
+// grantsOf keeps a nil from hiding in the interface, where it would be a scope
+// that allows nothing.
+func grantsOf(p *account.Permissions) xrpc.Grants {
+	if p == nil {
+		return nil
 	}
-	return v
+	return p
 }
 
 // isMember: an account that its owner deactivated still belongs to the team,

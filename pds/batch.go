@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -53,7 +54,7 @@ func (p *PDS) applyWrites(ctx context.Context, v xrpc.Viewer, in applyWritesInpu
 	if len(in.Writes) > repostore.MaxWrites {
 		return nil, xrpc.InvalidRequest("Too many writes: %d; send at most %d in one call", len(in.Writes), repostore.MaxWrites)
 	}
-	batch, err := p.parseBatch(ctx, v.DID, in)
+	batch, err := p.parseBatch(ctx, v, in)
 	if err != nil {
 		return nil, err
 	}
@@ -78,11 +79,11 @@ func (p *PDS) applyWrites(ctx context.Context, v xrpc.Viewer, in applyWritesInpu
 	return viewBatch(batch, result), nil
 }
 
-func (p *PDS) parseBatch(ctx context.Context, did syntax.DID, in applyWritesInput) ([]parsedWrite, error) {
+func (p *PDS) parseBatch(ctx context.Context, v xrpc.Viewer, in applyWritesInput) ([]parsedWrite, error) {
 	batch := make([]parsedWrite, len(in.Writes))
 	mode := validationMode(in.Validate)
 	for i, raw := range in.Writes {
-		w, err := p.parseBatchWrite(ctx, did, raw, mode)
+		w, err := p.parseBatchWrite(ctx, v, raw, mode)
 		if err != nil {
 			return nil, inBatch(i, err)
 		}
@@ -91,19 +92,23 @@ func (p *PDS) parseBatch(ctx context.Context, did syntax.DID, in applyWritesInpu
 	return batch, nil
 }
 
-func (p *PDS) parseBatchWrite(ctx context.Context, did syntax.DID, raw json.RawMessage, mode lexicons.ValidationMode) (parsedWrite, error) {
+func (p *PDS) parseBatchWrite(ctx context.Context, v xrpc.Viewer, raw json.RawMessage, mode lexicons.ValidationMode) (parsedWrite, error) {
 	var w batchWrite
 	if err := json.Unmarshal(raw, &w); err != nil {
 		return parsedWrite{}, xrpc.InvalidRequest("a write is malformed; see the lexicon of %s", applyWritesMethod)
 	}
+	action := lexicons.Action(strings.TrimPrefix(w.Type, applyWritesMethod+"#"))
+	if err := mayChange(v, w.Collection, action); err != nil {
+		return parsedWrite{}, err
+	}
 	switch w.Type {
 	case applyWritesMethod + "#create":
-		return p.parseWrite(ctx, did, lexicons.Create, w.Collection, p.keyOrNew(w.RecordKey), w.Value, mode)
+		return p.parseWrite(ctx, v.DID, lexicons.Create, w.Collection, p.keyOrNew(w.RecordKey), w.Value, mode)
 	case applyWritesMethod + "#update":
 		if w.RecordKey == nil {
 			return parsedWrite{}, xrpc.InvalidRequest("an update names no rkey; add it")
 		}
-		return p.parseWrite(ctx, did, lexicons.Update, w.Collection, *w.RecordKey, w.Value, mode)
+		return p.parseWrite(ctx, v.DID, lexicons.Update, w.Collection, *w.RecordKey, w.Value, mode)
 	case applyWritesMethod + "#delete":
 		if w.RecordKey == nil {
 			return parsedWrite{}, xrpc.InvalidRequest("a delete names no rkey; add it")

@@ -19,9 +19,9 @@ import (
 
 func (p *PDS) registerBlob(s *xrpc.Server) error {
 	return errors.Join(
-		xrpc.Upload(s, "com.atproto.repo.uploadBlob", xrpc.Member, p.uploadBlob, xrpc.MaxBody(p.blobs.Limit())),
-		xrpc.Query(s, "com.atproto.repo.listMissingBlobs", xrpc.AccessToken, p.listMissingBlobs),
-		xrpc.Stream(s, "com.atproto.sync.getBlob", xrpc.Published, p.getBlob),
+		xrpc.Upload(s, "com.atproto.repo.uploadBlob", xrpc.Member, p.uploadBlob, xrpc.MaxBody(p.blobs.Limit()), xrpc.JudgesGrants()),
+		xrpc.Query(s, "com.atproto.repo.listMissingBlobs", xrpc.AccessToken, p.listMissingBlobs, xrpc.JudgesGrants()),
+		xrpc.Stream(s, "com.atproto.sync.getBlob", xrpc.Published, p.getBlob, xrpc.JudgesGrants()),
 	)
 }
 
@@ -57,6 +57,11 @@ func (p *PDS) uploadBlob(ctx context.Context, call *xrpc.Call, body io.Reader) (
 	if declared == "" && call.Request.ContentLength == 0 {
 		return nil, xrpc.InvalidRequest("the request has no body; send the bytes of the blob and their Content-Type")
 	}
+	if declared != "" && declared != "*/*" {
+		if err := mayUpload(v, declared); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := p.accounts.Get(ctx, v.DID); err != nil {
 		return nil, err
 	}
@@ -71,6 +76,11 @@ func (p *PDS) uploadBlob(ctx context.Context, call *xrpc.Call, body io.Reader) (
 	})
 	if err != nil {
 		return nil, uploadError(err, p.blobs.Limit())
+	}
+	// What the bytes are counts, not what they were said to be. They stay in the
+	// store until the sweep: no row is made for them.
+	if err := mayUpload(v, info.MimeType); err != nil {
+		return nil, err
 	}
 	kept, err := p.repos.AddBlob(ctx, v.DID, repostore.Blob{CID: info.CID, MimeType: info.MimeType, Size: info.Size}, policy)
 	if err != nil {

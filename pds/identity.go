@@ -16,7 +16,7 @@ import (
 func (p *PDS) registerIdentity(s *xrpc.Server) error {
 	return errors.Join(
 		xrpc.Query(s, "com.atproto.identity.resolveHandle", xrpc.Open, p.resolveHandle),
-		xrpc.Procedure(s, "com.atproto.identity.updateHandle", xrpc.AccessToken, p.updateHandle),
+		xrpc.Procedure(s, "com.atproto.identity.updateHandle", xrpc.AccessToken, p.updateHandle, xrpc.JudgesGrants()),
 		xrpc.Query(s, "com.atproto.identity.getRecommendedDidCredentials", xrpc.AccessToken, p.getRecommendedDidCredentials),
 	)
 }
@@ -58,6 +58,9 @@ type updateHandleInput struct {
 }
 
 func (p *PDS) updateHandle(ctx context.Context, v xrpc.Viewer, in updateHandleInput) (*xrpc.None, error) {
+	if err := mayRename(v); err != nil {
+		return nil, err
+	}
 	if err := mayWrite(v); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ const importPatience = 10 * time.Minute
 // What stood here under protection and is another there refuses the whole.
 func (p *PDS) importRepo(ctx context.Context, call *xrpc.Call, body io.Reader) (*xrpc.None, error) {
 	v := call.Viewer
-	if err := fullAccess(v); err != nil {
+	if err := mayManageRepo(v); err != nil {
 		return nil, err
 	}
 	keys, err := p.commitKeys(ctx, v.DID)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -114,13 +113,8 @@ func (p *PDS) deactivateAccount(ctx context.Context, v xrpc.Viewer, in deactivat
 	if err := fullAccess(v); err != nil {
 		return nil, err
 	}
-	var deleteAfter *time.Time
-	if in.DeleteAfter != nil {
-		t := in.DeleteAfter.Time()
-		deleteAfter = &t
-	}
 	err := p.changeAccount(ctx, v.DID, func(tx *gorm.DB) ([]sequencer.Draft, error) {
-		a, err := p.accounts.DeactivateTx(ctx, tx, v.DID, deleteAfter)
+		a, err := p.accounts.DeactivateTx(ctx, tx, v.DID, timeOf(in.DeleteAfter))
 		if err != nil {
 			return nil, err
 		}

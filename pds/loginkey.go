@@ -67,15 +67,15 @@ type loginKeyView struct {
 	PublicKey  string        `json:"publicKey"`
 	Scope      account.Scope `json:"scope"`
 	CreatedAt  string        `json:"createdAt"`
+	ExpiresAt  string        `json:"expiresAt,omitempty"`
 	LastUsedAt string        `json:"lastUsedAt,omitempty"`
 }
 
 func viewLoginKey(k account.LoginKey) loginKeyView {
-	view := loginKeyView{Name: k.Name, PublicKey: k.PublicKey.DIDKey(), Scope: k.Scope, CreatedAt: migrations.FormatTime(k.CreatedAt)}
-	if k.LastUsed != nil {
-		view.LastUsedAt = migrations.FormatTime(*k.LastUsed)
+	return loginKeyView{
+		Name: k.Name, PublicKey: k.PublicKey.DIDKey(), Scope: k.Scope, CreatedAt: migrations.FormatTime(k.CreatedAt),
+		ExpiresAt: formatMaybe(k.Expires), LastUsedAt: formatMaybe(k.LastUsed),
 	}
-	return view
 }
 
 func parseLoginKey(didKey string) (atcrypto.PublicKey, error) {
@@ -87,10 +87,11 @@ func parseLoginKey(didKey string) (atcrypto.PublicKey, error) {
 }
 
 type addLoginKeyInput struct {
-	DID       syntax.DID    `json:"did"`
-	Name      string        `json:"name"`
-	PublicKey string        `json:"publicKey"`
-	Scope     account.Scope `json:"scope"`
+	DID       syntax.DID       `json:"did"`
+	Name      string           `json:"name"`
+	PublicKey string           `json:"publicKey"`
+	Scope     account.Scope    `json:"scope"`
+	ExpiresAt *syntax.Datetime `json:"expiresAt"`
 }
 
 func (p *PDS) addLoginKey(ctx context.Context, _ xrpc.Viewer, in addLoginKeyInput) (*loginKeyView, error) {
@@ -98,7 +99,7 @@ func (p *PDS) addLoginKey(ctx context.Context, _ xrpc.Viewer, in addLoginKeyInpu
 	if err != nil {
 		return nil, err
 	}
-	added, err := p.accounts.AddLoginKey(ctx, in.DID, account.LoginKeyParams{Name: in.Name, PublicKey: key, Scope: in.Scope})
+	added, err := p.accounts.AddLoginKey(ctx, in.DID, account.LoginKeyParams{Name: in.Name, PublicKey: key, Scope: in.Scope, Expires: timeOf(in.ExpiresAt)})
 	if err != nil {
 		return nil, notFound(err)
 	}

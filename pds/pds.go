@@ -147,7 +147,8 @@ func (p *PDS) Register(s *xrpc.Server) error {
 		p.registerBlob(s),
 		p.registerAdmin(s),
 		p.registerKeyLogin(s),
-		s.Fallback(xrpc.AccessToken, p.proxy),
+		p.registerCredentials(s),
+		s.Fallback(xrpc.AccessToken, p.proxy, xrpc.JudgesGrants()),
 	); err != nil {
 		return fmt.Errorf("pds: %w", err)
 	}

@@ -101,7 +101,7 @@ func (p *PDS) proxy(ctx context.Context, call *xrpc.Call) error {
 		return err
 	}
 	claims := serviceClaims{Audience: string(did), Method: call.NSID, Expires: p.now().Add(serviceTokenDefault).Unix()}
-	if err := mayGetServiceAuth(call.Viewer, claims); err != nil {
+	if err := p.mayGetServiceAuth(call.Viewer, claims, string(did)+"#"+service); err != nil {
 		return err
 	}
 	endpoint, err := p.serviceEndpoint(ctx, did, service)

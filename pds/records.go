@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 
 	"github.com/bluesky-social/indigo/atproto/atdata"
@@ -24,11 +25,15 @@ func (p *PDS) accountOf(ctx context.Context, repo syntax.AtIdentifier) (account.
 	return p.accounts.GetByHandle(ctx, repo.Handle().Normalize())
 }
 
-// openRepo finds the account whose repo v asks to read. A repo that is not
-// active is shown to its owner and the admin only; others get the name of its
-// state.
+// openRepo finds the account whose repo v asks to read, with the method that
+// ctx is a call of. A repo that is not active is shown to its owner and the
+// admin only; others get the name of its state. A scoped credential opens its
+// own repo, and is not told of others, unless an rpc: names the method.
 func (p *PDS) openRepo(ctx context.Context, v xrpc.Viewer, repo syntax.AtIdentifier) (account.Account, error) {
 	a, err := p.accountOf(ctx, repo)
+	if err := p.mayReadRepo(v, xrpc.CallFrom(ctx).NSID, err == nil && a.DID == v.DID); err != nil {
+		return account.Account{}, err
+	}
 	if errors.Is(err, account.ErrNotFound) || err == nil && a.Status == account.Deleted {
 		return account.Account{}, repostore.ErrRepoNotFound
 	}
@@ -113,7 +118,7 @@ func (p *PDS) getRecord(ctx context.Context, v xrpc.Viewer, in getRecordParams) 
 // names, answer for a repo that they cannot show.
 func notHere(err error) error {
 	var answered *xrpc.Error
-	if errors.Is(err, repostore.ErrRepoNotFound) || errors.As(err, &answered) {
+	if errors.Is(err, repostore.ErrRepoNotFound) || errors.As(err, &answered) && answered.Status == http.StatusBadRequest {
 		return xrpc.InvalidRequest("Could not find repo; ask com.atproto.sync.getRepoStatus for its state here")
 	}
 	return err

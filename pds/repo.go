@@ -18,15 +18,15 @@ import (
 
 func (p *PDS) registerRepo(s *xrpc.Server) error {
 	return errors.Join(
-		xrpc.Procedure(s, "com.atproto.repo.createRecord", xrpc.AccessToken, p.createRecord),
-		xrpc.Procedure(s, "com.atproto.repo.putRecord", xrpc.AccessToken, p.putRecord),
-		xrpc.Procedure(s, "com.atproto.repo.deleteRecord", xrpc.AccessToken, p.deleteRecord),
-		xrpc.Procedure(s, "com.atproto.repo.applyWrites", xrpc.AccessToken, p.applyWrites),
-		xrpc.Upload(s, "com.atproto.repo.importRepo", xrpc.AccessToken, p.importRepo, xrpc.MaxBody(repostore.MaxImportBytes)),
+		xrpc.Procedure(s, "com.atproto.repo.createRecord", xrpc.AccessToken, p.createRecord, xrpc.JudgesGrants()),
+		xrpc.Procedure(s, "com.atproto.repo.putRecord", xrpc.AccessToken, p.putRecord, xrpc.JudgesGrants()),
+		xrpc.Procedure(s, "com.atproto.repo.deleteRecord", xrpc.AccessToken, p.deleteRecord, xrpc.JudgesGrants()),
+		xrpc.Procedure(s, "com.atproto.repo.applyWrites", xrpc.AccessToken, p.applyWrites, xrpc.JudgesGrants()),
+		xrpc.Upload(s, "com.atproto.repo.importRepo", xrpc.AccessToken, p.importRepo, xrpc.MaxBody(repostore.MaxImportBytes), xrpc.JudgesGrants()),
 		xrpc.Procedure(s, "garden.herbarium.validateRecord", xrpc.AccessToken, p.validateRecord),
-		xrpc.Query(s, "com.atproto.repo.getRecord", xrpc.Published, p.getRecord),
-		xrpc.Query(s, "com.atproto.repo.listRecords", xrpc.Published, p.listRecords),
-		xrpc.Query(s, "com.atproto.repo.describeRepo", xrpc.Published, p.describeRepo),
+		xrpc.Query(s, "com.atproto.repo.getRecord", xrpc.Published, p.getRecord, xrpc.JudgesGrants()),
+		xrpc.Query(s, "com.atproto.repo.listRecords", xrpc.Published, p.listRecords, xrpc.JudgesGrants()),
+		xrpc.Query(s, "com.atproto.repo.describeRepo", xrpc.Published, p.describeRepo, xrpc.JudgesGrants()),
 	)
 }
 
@@ -67,6 +67,9 @@ func (p *PDS) createRecord(ctx context.Context, v xrpc.Viewer, in createRecordIn
 	if err != nil {
 		return nil, err
 	}
+	if err := mayChange(v, in.Collection, lexicons.Create); err != nil {
+		return nil, err
+	}
 	w, err := p.parseWrite(ctx, v.DID, lexicons.Create, in.Collection, p.keyOrNew(in.RecordKey), in.Record, validationMode(in.Validate))
 	if err != nil {
 		return nil, err
@@ -74,6 +77,9 @@ func (p *PDS) createRecord(ctx context.Context, v xrpc.Viewer, in createRecordIn
 	var replaced []repostore.Write
 	if validationMode(in.Validate) != lexicons.ValidateSkip {
 		if replaced, err = p.duplicates(ctx, v.DID, w.Write); err != nil {
+			return nil, err
+		}
+		if err := mayDeleteAlong(v, replaced); err != nil {
 			return nil, err
 		}
 	}
@@ -93,6 +99,9 @@ type putRecordInput struct {
 func (p *PDS) putRecord(ctx context.Context, v xrpc.Viewer, in putRecordInput) (*writtenRecord, error) {
 	options, err := p.writeOptions(ctx, v, in.Repo, in.SwapCommit)
 	if err != nil {
+		return nil, err
+	}
+	if err := mayChange(v, in.Collection, repostore.Put); err != nil {
 		return nil, err
 	}
 	w, err := p.parseWrite(ctx, v.DID, repostore.Put, in.Collection, in.RecordKey, in.Record, validationMode(in.Validate))
@@ -120,6 +129,9 @@ type deleteRecordOutput struct {
 func (p *PDS) deleteRecord(ctx context.Context, v xrpc.Viewer, in deleteRecordInput) (*deleteRecordOutput, error) {
 	options, err := p.writeOptions(ctx, v, in.Repo, in.SwapCommit)
 	if err != nil {
+		return nil, err
+	}
+	if err := mayChange(v, in.Collection, lexicons.Delete); err != nil {
 		return nil, err
 	}
 	w := repostore.Write{Action: repostore.Remove, Collection: in.Collection, RecordKey: in.RecordKey}

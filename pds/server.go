@@ -3,6 +3,7 @@ package pds
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -20,9 +21,9 @@ func (p *PDS) registerServer(s *xrpc.Server) error {
 		xrpc.Procedure(s, "com.atproto.server.createSession", xrpc.Open, p.createSession),
 		xrpc.Procedure(s, "com.atproto.server.refreshSession", xrpc.Open, p.refreshSession),
 		xrpc.Procedure(s, "com.atproto.server.deleteSession", xrpc.Open, p.deleteSession),
-		xrpc.Query(s, "com.atproto.server.getSession", xrpc.AccessToken, p.getSession),
-		xrpc.Query(s, "com.atproto.server.getServiceAuth", xrpc.AccessToken, p.getServiceAuth),
-		xrpc.Query(s, "com.atproto.server.checkAccountStatus", xrpc.AccessToken, p.checkAccountStatus),
+		xrpc.Query(s, "com.atproto.server.getSession", xrpc.AccessToken, p.getSession, xrpc.JudgesGrants()),
+		xrpc.Query(s, "com.atproto.server.getServiceAuth", xrpc.AccessToken, p.getServiceAuth, xrpc.JudgesGrants()),
+		xrpc.Query(s, "com.atproto.server.checkAccountStatus", xrpc.AccessToken, p.checkAccountStatus, xrpc.JudgesGrants()),
 		xrpc.Procedure(s, "com.atproto.server.activateAccount", xrpc.AccessToken, p.activateAccount),
 		xrpc.Procedure(s, "com.atproto.server.deactivateAccount", xrpc.AccessToken, p.deactivateAccount),
 		xrpc.Procedure(s, "com.atproto.server.createAppPassword", xrpc.AccessToken, p.createAppPassword),
@@ -67,21 +68,23 @@ type sessionOutput struct {
 	sessionView
 }
 
-func (p *PDS) viewSession(ctx context.Context, a account.Account) (sessionView, error) {
+// viewSession shows an account to a session of its own. A scoped one (grants)
+// sees the e-mail address only if that is in its scope.
+func (p *PDS) viewSession(ctx context.Context, a account.Account, grants xrpc.Grants) (sessionView, error) {
 	document, err := p.accounts.Document(ctx, a.DID)
 	if err != nil {
 		return sessionView{}, err
 	}
-	return sessionView{
-		Handle: a.Handle, DID: a.DID, DIDDoc: document,
-		Email: a.Email, EmailConfirmed: a.EmailConfirmed != nil,
-		Active: a.Active(), Status: a.HostedStatus(),
-	}, nil
+	view := sessionView{Handle: a.Handle, DID: a.DID, DIDDoc: document, Active: a.Active(), Status: a.HostedStatus()}
+	if grants == nil || grants.Account("email", "read") {
+		view.Email, view.EmailConfirmed = a.Email, a.EmailConfirmed != nil
+	}
+	return view, nil
 }
 
 // openedSession is what every way to sign in, and a refresh, answers.
 func (p *PDS) openedSession(ctx context.Context, a account.Account, tokens account.Tokens) (*sessionOutput, error) {
-	view, err := p.viewSession(ctx, a)
+	view, err := p.viewSession(ctx, a, grantsOf(tokens.Permissions))
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +137,7 @@ func (p *PDS) getSession(ctx context.Context, v xrpc.Viewer, _ xrpc.None) (*sess
 	if a.Status == account.Deleted {
 		return nil, xrpc.InvalidRequest("Could not find user info for account: %s; it was deleted", v.DID)
 	}
-	view, err := p.viewSession(ctx, a)
+	view, err := p.viewSession(ctx, a, v.Grants)
 	return &view, err
 }
 
@@ -153,7 +156,7 @@ func (p *PDS) getServiceAuth(ctx context.Context, v xrpc.Viewer, in getServiceAu
 	if in.Method != nil {
 		claims.Method = *in.Method
 	}
-	if err := mayGetServiceAuth(v, claims); err != nil {
+	if err := p.mayGetServiceAuth(v, claims, in.Audience); err != nil {
 		return nil, err
 	}
 	if in.Expires != nil {
@@ -170,8 +173,19 @@ func (p *PDS) getServiceAuth(ctx context.Context, v xrpc.Viewer, in getServiceAu
 // taken down here: it is how one leaves.
 const createAccountMethod syntax.NSID = "com.atproto.server.createAccount"
 
-func mayGetServiceAuth(v xrpc.Viewer, claims serviceClaims) error {
-	if _, err := audienceDID(claims.Audience); err != nil {
+// mayGetServiceAuth judges a token before it is made. audience is the service
+// that it is for, with the fragment that the caller named; a claim may leave
+// that out.
+func (p *PDS) mayGetServiceAuth(v xrpc.Viewer, claims serviceClaims, audience string) error {
+	did, err := audienceDID(audience)
+	if err != nil {
+		return err
+	}
+	if v.Grants != nil && did == p.cfg.ServiceDID {
+		// Whoever showed it here would be judged by the method alone, not by the scope.
+		return xrpc.Errorf(http.StatusForbidden, "Forbidden", "a scoped credential gets no service token for its own host; call the method here with the access token")
+	}
+	if err := mayAsk(v, claims.Method, audience); err != nil {
 		return err
 	}
 	if slices.Contains(protectedMethods, claims.Method) {

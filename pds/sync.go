@@ -16,13 +16,13 @@ import (
 
 func (p *PDS) registerSync(s *xrpc.Server) error {
 	return errors.Join(
-		xrpc.Stream(s, "com.atproto.sync.getRepo", xrpc.Read, p.getRepo),
-		xrpc.Stream(s, "com.atproto.sync.getRecord", xrpc.Read, p.proveRecord),
-		xrpc.Stream(s, "com.atproto.sync.getBlocks", xrpc.Read, p.getBlocks),
-		xrpc.Query(s, "com.atproto.sync.getLatestCommit", xrpc.Read, p.getLatestCommit),
-		xrpc.Query(s, "com.atproto.sync.getRepoStatus", xrpc.Read, p.getRepoStatus),
+		xrpc.Stream(s, "com.atproto.sync.getRepo", xrpc.Read, p.getRepo, xrpc.JudgesGrants()),
+		xrpc.Stream(s, "com.atproto.sync.getRecord", xrpc.Read, p.proveRecord, xrpc.JudgesGrants()),
+		xrpc.Stream(s, "com.atproto.sync.getBlocks", xrpc.Read, p.getBlocks, xrpc.JudgesGrants()),
+		xrpc.Query(s, "com.atproto.sync.getLatestCommit", xrpc.Read, p.getLatestCommit, xrpc.JudgesGrants()),
+		xrpc.Query(s, "com.atproto.sync.getRepoStatus", xrpc.Read, p.getRepoStatus, xrpc.JudgesGrants()),
 		xrpc.Query(s, "com.atproto.sync.listRepos", xrpc.Read, p.listRepos),
-		xrpc.Query(s, "com.atproto.sync.listBlobs", xrpc.Read, p.listBlobs),
+		xrpc.Query(s, "com.atproto.sync.listBlobs", xrpc.Read, p.listBlobs, xrpc.JudgesGrants()),
 		xrpc.Subscription(s, "com.atproto.sync.subscribeRepos", xrpc.Read, p.subscribeRepos),
 	)
 }
@@ -131,7 +131,10 @@ type getRepoStatusOutput struct {
 
 // getRepoStatus answers for hidden repos too: that they are hidden is what it
 // is there to say.
-func (p *PDS) getRepoStatus(ctx context.Context, _ xrpc.Viewer, in didParams) (*getRepoStatusOutput, error) {
+func (p *PDS) getRepoStatus(ctx context.Context, v xrpc.Viewer, in didParams) (*getRepoStatusOutput, error) {
+	if err := p.mayReadRepo(v, xrpc.CallFrom(ctx).NSID, in.DID == v.DID); err != nil {
+		return nil, err
+	}
 	a, err := p.accounts.Get(ctx, in.DID)
 	if errors.Is(err, account.ErrNotFound) {
 		return nil, repostore.ErrRepoNotFound
