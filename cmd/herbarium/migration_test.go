@@ -43,9 +43,9 @@ func migrate(t *testing.T, plc string, hosts ...string) moved {
 	return report
 }
 
-// follower is where a consumer that follows one account over all its hosts
+// traveller is where a consumer that follows one account over all its hosts
 // stands: it has seen no export, only events.
-type follower struct {
+type traveller struct {
 	did       string
 	rev       string
 	head      cid.Cid // the commit at rev
@@ -57,8 +57,8 @@ type follower struct {
 }
 
 // commit takes the next commit: signed by key, it must follow what was seen
-// without a gap, and undo itself to where the follower stands.
-func (f *follower) commit(t *testing.T, key atcrypto.PublicKey, msg *comatproto.SyncSubscribeRepos_Commit) {
+// without a gap, and undo itself to where the traveller stands.
+func (f *traveller) commit(t *testing.T, key atcrypto.PublicKey, msg *comatproto.SyncSubscribeRepos_Commit) {
 	t.Helper()
 	signed, _, err := repo.LoadRepoFromCAR(t.Context(), bytes.NewReader(msg.Blocks))
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func (f *follower) commit(t *testing.T, key atcrypto.PublicKey, msg *comatproto.
 
 // sync takes a #sync. It may name a commit that was not seen, made by an
 // import, but never a tree that was not: then nothing was missed.
-func (f *follower) sync(t *testing.T, key atcrypto.PublicKey, msg *comatproto.SyncSubscribeRepos_Sync) {
+func (f *traveller) sync(t *testing.T, key atcrypto.PublicKey, msg *comatproto.SyncSubscribeRepos_Sync) {
 	t.Helper()
 	signed, head, err := repo.LoadCommitFromCAR(t.Context(), bytes.NewReader(msg.Blocks))
 	require.NoError(t, err)
@@ -107,7 +107,7 @@ func (f *follower) sync(t *testing.T, key atcrypto.PublicKey, msg *comatproto.Sy
 // stay follows the account on one host, from what next reads until the host
 // says that the account is gone from there or, on its last host, until all
 // records that it has are seen.
-func (f *follower) stay(t *testing.T, host, didKey string, next func(context.Context) (*events.XRPCStreamEvent, error), last map[string]string) {
+func (f *traveller) stay(t *testing.T, host, didKey string, next func(context.Context) (*events.XRPCStreamEvent, error), last map[string]string) {
 	t.Helper()
 	key, err := atcrypto.ParsePublicDIDKey(didKey)
 	require.NoError(t, err)
@@ -145,9 +145,9 @@ func (f *follower) stay(t *testing.T, host, didKey string, next func(context.Con
 
 // verifyFirehoses follows the account along its hosts. stream opens the firehose
 // of a host at its start; a host that comes again is read on.
-func verifyFirehoses(t *testing.T, report moved, stream func(t *testing.T, host string) func(context.Context) (*events.XRPCStreamEvent, error)) *follower {
+func verifyFirehoses(t *testing.T, report moved, stream func(t *testing.T, host string) func(context.Context) (*events.XRPCStreamEvent, error)) *traveller {
 	t.Helper()
-	f := &follower{did: report.DID, records: map[string]string{}}
+	f := &traveller{did: report.DID, records: map[string]string{}}
 	streams := map[string]func(context.Context) (*events.XRPCStreamEvent, error){}
 	for i, stay := range report.Stays {
 		if streams[stay.Host] == nil {
