@@ -38,21 +38,56 @@ type extent struct {
 // where the blocks are, not the blocks.
 type spool struct {
 	root   cid.Cid
-	file   *os.File
-	named  bool                         // the file is still to be removed
+	file   spoolFile
 	blocks map[[sha256.Size]byte]extent // by the digest: all are DAG-CBOR under SHA-256
 }
 
-// newSpool reads a CAR v1 from anyone. What it refuses wraps ErrBadCAR; an
-// error of r itself does not. The caller closes the spool.
-func newSpool(dir string, r io.Reader) (*spool, error) {
+// spoolFile is what holds a spool's bytes: an unnamedFile, or memory in tests
+// that read many small CARs.
+type spoolFile interface {
+	io.Writer
+	io.ReaderAt
+	io.Closer
+}
+
+// unnamedFile is a file that is gone when it is closed.
+type unnamedFile struct {
+	*os.File
+	named bool // it is still to be removed
+}
+
+func newUnnamedFile(dir string) (unnamedFile, error) {
 	file, err := os.CreateTemp(dir, "import-*.car")
 	if err != nil {
-		return nil, fmt.Errorf("spool import: %w", err)
+		return unnamedFile{}, fmt.Errorf("spool import: %w", err)
 	}
 	// Where the system allows it the file has no name from the start, so that
 	// nothing is left behind by a crash.
-	s := &spool{file: file, named: os.Remove(file.Name()) != nil, blocks: map[[sha256.Size]byte]extent{}}
+	return unnamedFile{File: file, named: os.Remove(file.Name()) != nil}, nil
+}
+
+// Close gives the file's room back.
+func (f unnamedFile) Close() error {
+	err := f.File.Close()
+	if f.named {
+		err = errors.Join(err, os.Remove(f.Name()))
+	}
+	return err
+}
+
+// newSpool reads a CAR v1 from anyone to a file in dir. What it refuses wraps ErrBadCAR; an
+// error of r itself does not. The caller closes the spool.
+func newSpool(dir string, r io.Reader) (*spool, error) {
+	file, err := newUnnamedFile(dir)
+	if err != nil {
+		return nil, err
+	}
+	return fillSpool(file, r)
+}
+
+// fillSpool reads a CAR to an empty file, which is the spool's from here on.
+func fillSpool(file spoolFile, r io.Reader) (*spool, error) {
+	s := &spool{file: file, blocks: map[[sha256.Size]byte]extent{}}
 	if err := s.fill(r); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -60,13 +95,7 @@ func newSpool(dir string, r io.Reader) (*spool, error) {
 }
 
 // Close gives the file's room back.
-func (s *spool) Close() error {
-	err := s.file.Close()
-	if s.named {
-		err = errors.Join(err, os.Remove(s.file.Name()))
-	}
-	return err
-}
+func (s *spool) Close() error { return s.file.Close() }
 
 func (s *spool) fill(r io.Reader) error {
 	in := sections{from: bufio.NewReaderSize(r, 64<<10), left: MaxImportBytes}
