@@ -13,3 +13,12 @@ func TestOutsideClientsFindFaults(t *testing.T) {
 		})
 	}
 }
+
+// @atproto/sync follows what accounts do, and verifies each signature and proof.
+func TestAtprotoSyncFollows(t *testing.T) {
+	eachBackend(t, func(t *testing.T, env []string) {
+		plc := plcDirectory(t)
+		in := publicHost(t, plc, env...)
+		t.Log(node(t, "firehose.mjs", in.url, adminPassword, plc))
+	})
+}
