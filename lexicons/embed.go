@@ -8,5 +8,5 @@ import "embed"
 // without a pattern, so that a schema file added anywhere under them is
 // embedded without a change here; go:embed leaves out dot and underscore files.
 //
-//go:embed click com garden
+//go:embed app click com garden
 var schemas embed.FS

@@ -83,6 +83,14 @@ var Wanted = []string{
 	"com.atproto.temp.checkSignupQueue",
 }
 
+// Reached lists methods of other namespaces that this project serves. Of the
+// files that they refer to only the definitions that they reach are taken
+// along: such a file is shorter than the module's.
+var Reached = []string{
+	"app.bsky.actor.getPreferences",
+	"app.bsky.actor.putPreferences",
+}
+
 // ModuleDir asks the go command where the pinned module is.
 func ModuleDir() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", Module).Output()
@@ -99,70 +107,114 @@ func ModuleDir() (string, error) {
 // Files answers every wanted lexicon and all that they refer to, by path below
 // the lexicons folder, in the form in which they are kept here.
 func Files(moduleDir string) (map[string][]byte, error) {
+	kept := map[string]map[string]bool{} // by NSID: the definitions that are taken, nil for all of them
 	files := map[string][]byte{}
-	queue := slices.Clone(Wanted)
-	for len(queue) > 0 {
-		nsid := queue[0]
-		queue = queue[1:]
-		path := filepath.FromSlash(strings.ReplaceAll(nsid, ".", "/")) + ".json"
-		if _, done := files[path]; done {
-			continue
+	for queue := append(slices.Clone(Reached), Wanted...); len(queue) > 0; queue = queue[1:] {
+		nsid, name, _ := strings.Cut(queue[0], "#")
+		if whole(nsid) {
+			if _, done := kept[nsid]; done {
+				continue
+			}
+			kept[nsid] = nil
+		} else {
+			if name == "" {
+				name = "main"
+			}
+			if kept[nsid][name] {
+				continue
+			}
+			if kept[nsid] == nil {
+				kept[nsid] = map[string]bool{}
+			}
+			kept[nsid][name] = true
 		}
-		raw, err := os.ReadFile(filepath.Join(moduleDir, "lexicons", path))
+		schema, err := read(moduleDir, nsid)
 		if err != nil {
-			return nil, fmt.Errorf("read lexicon %s: %w", nsid, err)
+			return nil, err
 		}
-		var schema any
-		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.UseNumber()
-		if err := dec.Decode(&schema); err != nil {
-			return nil, fmt.Errorf("parse lexicon %s: %w", nsid, err)
+		if defs, ok := schema["defs"].(map[string]any); ok && kept[nsid] != nil {
+			queue = append(queue, refs(defs[name], nsid)...)
+			maps.DeleteFunc(defs, func(name string, _ any) bool { return !kept[nsid][name] })
+		} else {
+			queue = append(queue, refs(schema, nsid)...)
 		}
-		queue = append(queue, strip(schema)...)
-		kept, err := json.MarshalIndent(schema, "", "  ")
+		strip(schema)
+		out, err := json.MarshalIndent(schema, "", "  ")
 		if err != nil {
 			return nil, fmt.Errorf("write lexicon %s: %w", nsid, err)
 		}
-		files[path] = append(kept, '\n')
+		files[path(nsid)] = append(out, '\n')
 	}
 	return files, nil
 }
 
-// strip removes the description texts below node and answers the NSIDs of the
-// schemas that it refers to. A property that is itself called "description"
-// holds an object, not a text, and stays.
-func strip(node any) (refs []string) {
+// whole reports whether files of the lexicon's namespace are taken as a whole.
+func whole(nsid string) bool { return strings.HasPrefix(nsid, "com.atproto.") }
+
+func path(nsid string) string {
+	return filepath.FromSlash(strings.ReplaceAll(nsid, ".", "/")) + ".json"
+}
+
+func read(moduleDir, nsid string) (map[string]any, error) {
+	raw, err := os.ReadFile(filepath.Join(moduleDir, "lexicons", path(nsid)))
+	if err != nil {
+		return nil, fmt.Errorf("read lexicon %s: %w", nsid, err)
+	}
+	var schema map[string]any
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&schema); err != nil {
+		return nil, fmt.Errorf("parse lexicon %s: %w", nsid, err)
+	}
+	return schema, nil
+}
+
+// strip removes the description texts below node. A property that is itself
+// called "description" holds an object, not a text, and stays.
+func strip(node any) {
 	switch v := node.(type) {
 	case map[string]any:
 		if _, text := v["description"].(string); text {
 			delete(v, "description")
 		}
-		switch v["type"] {
-		case "ref":
-			refs = appendRef(refs, v["ref"])
-		case "union":
-			for _, ref := range asList(v["refs"]) {
-				refs = appendRef(refs, ref)
-			}
-		}
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			refs = append(refs, strip(v[key])...)
+		for _, below := range v {
+			strip(below)
 		}
 	case []any:
 		for _, item := range v {
-			refs = append(refs, strip(item)...)
+			strip(item)
 		}
 	}
-	return refs
 }
 
-func appendRef(refs []string, ref any) []string {
-	s, _ := ref.(string)
-	nsid, _, _ := strings.Cut(s, "#")
-	if nsid == "" {
-		return refs
+// refs answers what node, of the lexicon nsid, refers to, as nsid#definition.
+func refs(node any, nsid string) (found []string) {
+	add := func(ref any) {
+		if s, ok := ref.(string); ok && strings.HasPrefix(s, "#") {
+			found = append(found, nsid+s)
+		} else if ok {
+			found = append(found, s)
+		}
 	}
-	return append(refs, nsid)
+	switch v := node.(type) {
+	case map[string]any:
+		switch v["type"] {
+		case "ref":
+			add(v["ref"])
+		case "union":
+			for _, ref := range asList(v["refs"]) {
+				add(ref)
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			found = append(found, refs(v[key], nsid)...)
+		}
+	case []any:
+		for _, item := range v {
+			found = append(found, refs(item, nsid)...)
+		}
+	}
+	return found
 }
 
 func asList(v any) []any {

@@ -28,8 +28,10 @@ func run(folder string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(filepath.Join(folder, "com", "atproto")); err != nil {
-		return err
+	for _, made := range []string{"app", filepath.Join("com", "atproto")} {
+		if err := os.RemoveAll(filepath.Join(folder, made)); err != nil {
+			return err
+		}
 	}
 	for path, content := range files {
 		to := filepath.Join(folder, path)
