@@ -21,10 +21,9 @@ func (p *PDS) registerAdmin(s *xrpc.Server) error {
 		xrpc.Query(s, "com.atproto.admin.getSubjectStatus", xrpc.AdminOnly, p.getSubjectStatus),
 		xrpc.Procedure(s, "com.atproto.admin.updateSubjectStatus", xrpc.AdminOnly, p.updateSubjectStatus),
 		xrpc.Procedure(s, "com.atproto.admin.updateAccountPassword", xrpc.AdminOnly, p.updateAccountPassword),
+		xrpc.Procedure(s, "com.atproto.admin.updateAccountEmail", xrpc.AdminOnly, p.updateAccountEmail),
 		xrpc.Procedure(s, "com.atproto.admin.updateAccountHandle", xrpc.AdminOnly, p.updateAccountHandle),
 		xrpc.Procedure(s, "com.atproto.admin.deleteAccount", xrpc.AdminOnly, p.adminDeleteAccount),
-		xrpc.Procedure(s, "com.atproto.server.createInviteCode", xrpc.AdminOnly, p.createInviteCode),
-		xrpc.Procedure(s, "com.atproto.server.createInviteCodes", xrpc.AdminOnly, p.createInviteCodes),
 	)
 }
 
@@ -36,17 +35,34 @@ type accountView struct {
 	IndexedAt        string        `json:"indexedAt"` // when the account was created
 	EmailConfirmedAt string        `json:"emailConfirmedAt,omitempty"`
 	DeactivatedAt    string        `json:"deactivatedAt,omitempty"`
+	InvitedBy        *inviteView   `json:"invitedBy,omitempty"` // the code that it was made with
+	Invites          []inviteView  `json:"invites"`             // the codes that it was given
+	InvitesDisabled  bool          `json:"invitesDisabled"`
+	InviteNote       string        `json:"inviteNote,omitempty"`
 }
 
-func viewAccount(a account.Account) accountView {
-	view := accountView{DID: a.DID, Handle: a.Handle, Email: a.Email, IndexedAt: migrations.FormatTime(a.CreatedAt)}
+func (p *PDS) viewAccount(ctx context.Context, a account.Account) (accountView, error) {
+	view := accountView{
+		DID: a.DID, Handle: a.Handle, Email: a.Email, IndexedAt: migrations.FormatTime(a.CreatedAt),
+		InvitesDisabled: a.InvitesDisabled, InviteNote: a.InviteNote,
+	}
 	if a.EmailConfirmed != nil {
 		view.EmailConfirmedAt = migrations.FormatTime(*a.EmailConfirmed)
 	}
 	if a.DeactivatedAt != nil {
 		view.DeactivatedAt = migrations.FormatTime(*a.DeactivatedAt)
 	}
-	return view
+	invites, err := p.accounts.InvitesOf(ctx, a.DID)
+	if err != nil {
+		return view, err
+	}
+	view.Invites = viewInvites(invites)
+	by, err := p.accounts.InvitedBy(ctx, a.DID)
+	if err == nil && by != nil {
+		v := viewInvite(*by)
+		view.InvitedBy = &v
+	}
+	return view, err
 }
 
 func (p *PDS) getAccountInfo(ctx context.Context, _ xrpc.Viewer, in didParams) (*accountView, error) {
@@ -54,8 +70,8 @@ func (p *PDS) getAccountInfo(ctx context.Context, _ xrpc.Viewer, in didParams) (
 	if err != nil {
 		return nil, notFound(err)
 	}
-	view := viewAccount(a)
-	return &view, nil
+	view, err := p.viewAccount(ctx, a)
+	return &view, err
 }
 
 type getAccountInfosParams struct {
@@ -82,7 +98,11 @@ func (p *PDS) getAccountInfos(ctx context.Context, _ xrpc.Viewer, in getAccountI
 		if err != nil {
 			return nil, err
 		}
-		out.Infos = append(out.Infos, viewAccount(a))
+		view, err := p.viewAccount(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		out.Infos = append(out.Infos, view)
 	}
 	return out, nil
 }
@@ -113,6 +133,33 @@ type updateAccountPasswordInput struct {
 
 func (p *PDS) updateAccountPassword(ctx context.Context, _ xrpc.Viewer, in updateAccountPasswordInput) (*xrpc.None, error) {
 	return &xrpc.None{}, notFound(p.accounts.SetPassword(ctx, in.DID, in.Password))
+}
+
+type updateAccountEmailInput struct {
+	Account syntax.AtIdentifier `json:"account"`
+	Email   string              `json:"email"`
+}
+
+// updateAccountEmail sets an account's address; an empty one takes it away.
+func (p *PDS) updateAccountEmail(ctx context.Context, _ xrpc.Viewer, in updateAccountEmailInput) (*xrpc.None, error) {
+	did, err := p.hostedDID(ctx, in.Account)
+	if err != nil {
+		return nil, notFound(err)
+	}
+	return &xrpc.None{}, notFound(p.accounts.SetEmail(ctx, did, in.Email))
+}
+
+// hostedDID is the DID of an account of this host, whatever its status.
+func (p *PDS) hostedDID(ctx context.Context, name syntax.AtIdentifier) (syntax.DID, error) {
+	if did, err := name.AsDID(); err == nil {
+		return did, nil
+	}
+	handle, err := name.AsHandle()
+	if err != nil {
+		return "", xrpc.InvalidRequest("account is neither a DID nor a handle; send one of them")
+	}
+	a, err := p.accounts.GetByHandle(ctx, handle)
+	return a.DID, err
 }
 
 type updateAccountHandleInput struct {
@@ -148,79 +195,4 @@ func (p *PDS) adminDeleteAccount(ctx context.Context, _ xrpc.Viewer, in adminDel
 	p.events.Erased(in.DID) // before the last event comes, which stays
 	p.events.Published(events)
 	return &xrpc.None{}, nil
-}
-
-type createInviteCodeInput struct {
-	UseCount   int         `json:"useCount"`
-	ForAccount *syntax.DID `json:"forAccount"`
-}
-
-type createInviteCodeOutput struct {
-	Code string `json:"code"`
-}
-
-func (p *PDS) createInviteCode(ctx context.Context, _ xrpc.Viewer, in createInviteCodeInput) (*createInviteCodeOutput, error) {
-	owner := adminUser
-	if in.ForAccount != nil {
-		owner = in.ForAccount.String()
-	}
-	codes, err := p.inviteCodes(ctx, 1, in.UseCount, owner)
-	if err != nil {
-		return nil, err
-	}
-	return &createInviteCodeOutput{Code: codes[0]}, nil
-}
-
-type createInviteCodesInput struct {
-	CodeCount   int          `json:"codeCount"`
-	UseCount    int          `json:"useCount"`
-	ForAccounts []syntax.DID `json:"forAccounts"`
-}
-
-type createInviteCodesOutput struct {
-	Codes []accountCodes `json:"codes"`
-}
-
-type accountCodes struct {
-	Account string   `json:"account"`
-	Codes   []string `json:"codes"`
-}
-
-func (p *PDS) createInviteCodes(ctx context.Context, _ xrpc.Viewer, in createInviteCodesInput) (*createInviteCodesOutput, error) {
-	owners := []string{adminUser}
-	if len(in.ForAccounts) > 0 {
-		owners = owners[:0]
-		for _, did := range in.ForAccounts {
-			owners = append(owners, did.String())
-		}
-	}
-	if in.CodeCount*len(owners) > maxInviteCodes {
-		return nil, xrpc.InvalidRequest("%d codes are too many at once; ask for at most %d", in.CodeCount*len(owners), maxInviteCodes)
-	}
-	out := &createInviteCodesOutput{}
-	for _, owner := range owners {
-		codes, err := p.inviteCodes(ctx, in.CodeCount, in.UseCount, owner)
-		if err != nil {
-			return nil, err
-		}
-		out.Codes = append(out.Codes, accountCodes{Account: owner, Codes: codes})
-	}
-	return out, nil
-}
-
-const maxInviteCodes = 1000 // made by one call
-
-func (p *PDS) inviteCodes(ctx context.Context, n, uses int, owner string) ([]string, error) {
-	if n < 1 || n > maxInviteCodes || uses < 1 {
-		return nil, xrpc.InvalidRequest("codeCount and useCount are numbers from 1; ask for at most %d codes at once", maxInviteCodes)
-	}
-	made, err := p.accounts.CreateInvites(ctx, n, uses, owner, adminUser)
-	if err != nil {
-		return nil, err
-	}
-	codes := make([]string, len(made))
-	for i, invite := range made {
-		codes[i] = invite.Code
-	}
-	return codes, nil
 }

@@ -49,6 +49,8 @@ var answers = []answer{
 	{account.ErrNoCredential, 400, "NotFound", "the account has no app password of that name; garden.herbarium.admin.listCredentials has the names"},
 	{account.ErrInviteCount, 400, "InvalidRequest", "1 to 500 invite codes of 1 to 100000 uses each are made at once; send smaller numbers"},
 	{account.ErrPolicy, 400, "InvalidRequest", ""},
+	{account.ErrInvitesDisabled, 400, "InvalidRequest", "the account gets no new invite codes; allow them with com.atproto.admin.enableAccountInvites"},
+	{account.ErrPreferences, 400, "InvalidRequest", "preferences are a list of at most 1000 objects, each with a $type of 1 to 512 characters; send such a list"},
 	{account.ErrRepoint, 400, "InvalidRequest", "the new host of a did:web is an https URL with a did:key; send both"},
 	{account.ErrPLCRefused, 400, "InvalidRequest", "the PLC directory refused the operation; the operator finds its reason in the log"},
 	{account.ErrPLCUnavailable, 502, "UpstreamFailure", "the PLC directory could not be reached; try again later"},

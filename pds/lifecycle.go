@@ -21,7 +21,7 @@ type checkAccountStatusOutput struct {
 	RepoRev            string `json:"repoRev"`
 	RepoBlocks         int64  `json:"repoBlocks"`
 	IndexedRecords     int64  `json:"indexedRecords"`
-	PrivateStateValues int64  `json:"privateStateValues"` // none are kept here
+	PrivateStateValues int64  `json:"privateStateValues"` // preferences
 	ExpectedBlobs      int64  `json:"expectedBlobs"`
 	ImportedBlobs      int64  `json:"importedBlobs"`
 }
@@ -35,10 +35,15 @@ func (p *PDS) checkAccountStatus(ctx context.Context, v xrpc.Viewer, _ xrpc.None
 	if err != nil {
 		return nil, err
 	}
+	preferences, err := p.accounts.CountPreferences(ctx, v.DID)
+	if err != nil {
+		return nil, err
+	}
 	return &checkAccountStatusOutput{
 		Activated: v.Active, ValidDID: p.checkDocument(ctx, v.DID) == nil,
 		RepoCommit: head.Commit.String(), RepoRev: head.Rev.String(), RepoBlocks: counts.Blocks, IndexedRecords: counts.Records,
-		ExpectedBlobs: counts.Blobs + counts.Awaited, ImportedBlobs: counts.Blobs,
+		PrivateStateValues: preferences,
+		ExpectedBlobs:      counts.Blobs + counts.Awaited, ImportedBlobs: counts.Blobs,
 	}, nil
 }
 

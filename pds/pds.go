@@ -146,6 +146,8 @@ func (p *PDS) Register(s *xrpc.Server) error {
 		p.registerSync(s),
 		p.registerBlob(s),
 		p.registerAdmin(s),
+		p.registerInvites(s),
+		p.registerPreferences(s),
 		p.registerKeyLogin(s),
 		p.registerCredentials(s),
 		s.Fallback(xrpc.AccessToken, p.proxy, xrpc.JudgesGrants()),

@@ -78,9 +78,11 @@ func newProxyClient(devLoopback bool) *http.Client {
 	}
 }
 
-// hostMethods are what a host serves of itself: they are answered here
-// whatever atproto-proxy says.
-const hostMethods = "com.atproto."
+// isHostMethod tells what a host serves of itself: it is answered here whatever
+// atproto-proxy says.
+func isHostMethod(method syntax.NSID) bool {
+	return strings.HasPrefix(string(method), "com.atproto.") || method == getPreferencesMethod || method == putPreferencesMethod
+}
 
 // namesAnotherService tells calls that are to leave although the method is
 // served here: those to the index of another Herbarium. A header that names a
@@ -90,7 +92,7 @@ func (p *PDS) namesAnotherService(call *xrpc.Call) bool {
 	header := call.Request.Header.Get("Atproto-Proxy")
 	did, service, _ := strings.Cut(header, "#")
 	ours := did == string(p.cfg.ServiceDID) && (service == pdsService || service == appviewService)
-	return header != "" && !ours && !strings.HasPrefix(string(call.NSID), hostMethods)
+	return header != "" && !ours && !isHostMethod(call.NSID)
 }
 
 // proxy answers a method that is not served here by asking the service that

@@ -21,6 +21,8 @@ accounts.suspended_at text
 accounts.takendown_at text
 accounts.takedown_ref text
 accounts.deleted_at text
+accounts.invites_disabled_at text COLLATE C
+accounts.invite_note text COLLATE C
 app_passwords.did text NOT NULL COLLATE C
 app_passwords.name text NOT NULL COLLATE C
 app_passwords.hash bytea NOT NULL
@@ -84,6 +86,10 @@ nodes.height bigint NOT NULL
 nodes.cid bytea NOT NULL
 nodes.rev text NOT NULL COLLATE C
 nodes.block bytea NOT NULL
+preferences.did text NOT NULL COLLATE C
+preferences.position bigint NOT NULL
+preferences.type text NOT NULL COLLATE C
+preferences.value bytea NOT NULL
 records.repo_id bigint NOT NULL
 records.path text NOT NULL COLLATE C
 records.cid bytea NOT NULL
@@ -151,6 +157,7 @@ issued_labels issued_labels_pkey PRIMARY KEY (label)
 keys keys_pkey PRIMARY KEY (subject, purpose)
 login_keys login_keys_pkey PRIMARY KEY (did, public_key)
 nodes nodes_pkey PRIMARY KEY (repo_id, lower_key, height)
+preferences preferences_pkey PRIMARY KEY (did, "position")
 records records_pkey PRIMARY KEY (repo_id, path)
 refresh_tokens refresh_tokens_pkey PRIMARY KEY (jti)
 repos repos_did_key UNIQUE (did)
@@ -178,16 +185,19 @@ CREATE UNIQUE INDEX blobs_pkey ON public.blobs USING btree (repo_id, cid);
 CREATE UNIQUE INDEX event_sequence_pkey ON public.event_sequence USING btree (id);
 CREATE INDEX events_by_did ON public.events USING btree (did);
 CREATE UNIQUE INDEX events_pkey ON public.events USING btree (seq);
+CREATE INDEX invite_uses_did ON public.invite_uses USING btree (did);
 CREATE UNIQUE INDEX invite_uses_pkey ON public.invite_uses USING btree (code, did);
 CREATE INDEX invites_account ON public.invites USING btree (for_account, created_at, code);
 CREATE INDEX invites_created ON public.invites USING btree (created_at, code);
 CREATE UNIQUE INDEX invites_pkey ON public.invites USING btree (code);
+CREATE INDEX invites_used ON public.invites USING btree (((uses - uses_left)), code);
 CREATE UNIQUE INDEX issued_labels_did_key ON public.issued_labels USING btree (did);
 CREATE UNIQUE INDEX issued_labels_pkey ON public.issued_labels USING btree (label);
 CREATE UNIQUE INDEX keys_pkey ON public.keys USING btree (subject, purpose);
 CREATE UNIQUE INDEX login_keys_name ON public.login_keys USING btree (did, name) WHERE (revoked_at IS NULL);
 CREATE UNIQUE INDEX login_keys_pkey ON public.login_keys USING btree (did, public_key);
 CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (repo_id, lower_key, height);
+CREATE UNIQUE INDEX preferences_pkey ON public.preferences USING btree (did, "position");
 CREATE UNIQUE INDEX records_pkey ON public.records USING btree (repo_id, path);
 CREATE INDEX refresh_tokens_expires ON public.refresh_tokens USING btree (expires_at);
 CREATE INDEX refresh_tokens_grace ON public.refresh_tokens USING btree (grace_until) WHERE (grace_until IS NOT NULL);

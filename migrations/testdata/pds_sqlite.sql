@@ -24,7 +24,7 @@ CREATE TABLE accounts (
     takendown_at    TEXT,
     takedown_ref    TEXT,
     deleted_at      TEXT
-) STRICT, WITHOUT ROWID;
+, invites_disabled_at TEXT, invite_note TEXT) STRICT, WITHOUT ROWID;
 CREATE INDEX accounts_changed ON accounts (changed_at);
 CREATE INDEX accounts_created ON accounts (created_at, did);
 CREATE TABLE app_passwords (
@@ -80,6 +80,7 @@ CREATE TABLE invite_uses (
     used_at TEXT NOT NULL,
     PRIMARY KEY (code, did)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX invite_uses_did ON invite_uses (did);
 CREATE TABLE invites (
     code        TEXT PRIMARY KEY,
     for_account TEXT NOT NULL,    -- a DID, or admin
@@ -91,6 +92,7 @@ CREATE TABLE invites (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX invites_account ON invites (for_account, created_at, code);
 CREATE INDEX invites_created ON invites (created_at, code);
+CREATE INDEX invites_used ON invites ((uses - uses_left), code);
 CREATE TABLE issued_labels (
     label        TEXT PRIMARY KEY, -- the handle the DID was issued for
     did          TEXT NOT NULL UNIQUE,
@@ -125,6 +127,13 @@ CREATE TABLE nodes (
     rev       TEXT NOT NULL, -- of the commit that wrote the block
     block     BLOB NOT NULL,
     PRIMARY KEY (repo_id, lower_key, height)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE preferences (
+    did      TEXT NOT NULL,
+    position INTEGER NOT NULL, -- in the list that was put
+    type     TEXT NOT NULL,    -- $type, such as app.bsky.actor.defs#mutedWordsPref
+    value    BLOB NOT NULL,    -- the JSON object
+    PRIMARY KEY (did, position)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE records (
     repo_id INTEGER NOT NULL,

@@ -48,6 +48,9 @@ type Account struct {
 	TakenDownAt    *time.Time
 	TakedownRef    string
 	DeletedAt      *time.Time
+
+	InvitesDisabled bool   // it gets no new invite codes
+	InviteNote      string // the operator's reason
 }
 
 // Active reports whether the account may write and its repo may be read.

@@ -183,20 +183,25 @@ func TestInvites(t *testing.T) {
 		_, err = create(t, s, db, account.Params{Handle: "carol.test", ByAdmin: true})
 		require.NoError(t, err)
 
-		var all []account.Invite
-		for at := (account.Position{}); ; {
-			page, err := s.ListInvites(t.Context(), at, 2)
-			require.NoError(t, err)
-			all = append(all, page.Items...)
-			if at = page.Next; at == (account.Position{}) {
-				break
+		list := func(order account.InviteOrder) (all []account.Invite) {
+			for after := (*account.Invite)(nil); ; after = &all[len(all)-1] {
+				page, err := s.ListInvites(t.Context(), order, after, 2)
+				require.NoError(t, err)
+				if all = append(all, page...); len(page) < 2 {
+					return all
+				}
 			}
 		}
+		require.Equal(t, invites[0].Code, list(account.InvitesUsage)[0].Code, "the one that was used")
+		all := list(account.InvitesRecent)
 		require.Len(t, all, 3)
 		for _, invite := range all {
 			require.Equal(t, invite.Code == invites[1].Code, invite.Disabled)
 			if invite.Code == invites[0].Code {
 				require.Zero(t, invite.UsesLeft)
+				require.Len(t, invite.UsedBy, 2)
+			} else {
+				require.Empty(t, invite.UsedBy)
 			}
 		}
 		require.NoError(t, s.DisableInvites(t.Context(), nil, []string{account.InvitesForAdmin}))

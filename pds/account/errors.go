@@ -85,6 +85,11 @@ var (
 	ErrNoCredential = errors.New("no such credential")
 	// ErrInviteCount: codes or uses out of bounds (400 InvalidRequest).
 	ErrInviteCount = errors.New("want 1 to 500 invite codes of 1 to 100000 uses each")
+	// ErrInvitesDisabled: the account gets no new invite codes (400 InvalidRequest).
+	ErrInvitesDisabled = errors.New("the account gets no invite codes")
+	// ErrPreferences: too many preferences, or one that is no object with a $type
+	// (400 InvalidRequest).
+	ErrPreferences = errors.New("want at most 1000 preferences, each an object with a $type")
 	// ErrRepoint: the new host or key of a did:web does not parse (400 InvalidRequest).
 	ErrRepoint = errors.New("want an https URL and a did:key")
 )

@@ -22,6 +22,13 @@ type Invite struct {
 	Uses       int // as created
 	UsesLeft   int
 	Disabled   bool
+	UsedBy     []InviteUse // the first of them; see maxListedUses
+}
+
+// InviteUse is one account that was made with a code.
+type InviteUse struct {
+	DID syntax.DID
+	At  time.Time
 }
 
 type inviteRow struct {
@@ -46,10 +53,17 @@ func (r inviteRow) invite() (Invite, error) {
 const InvitesForAdmin = "admin"
 
 // CreateInvites makes n codes of so many uses each. forAccount is a DID or
-// InvitesForAdmin, createdBy who asked.
+// InvitesForAdmin, createdBy who asked. ErrInvitesDisabled for an account that
+// gets none.
 func (s *Store) CreateInvites(ctx context.Context, n, uses int, forAccount, createdBy string) ([]Invite, error) {
 	if n < 1 || n > 500 || uses < 1 || uses > 100_000 {
 		return nil, ErrInviteCount
+	}
+	if refused, err := exists(ctx, s.cfg.DB.Read, "accounts", "did = ? AND invites_disabled_at IS NOT NULL", forAccount); err != nil || refused {
+		if refused {
+			err = ErrInvitesDisabled
+		}
+		return nil, err
 	}
 	// As the reference PDS writes them: the host's name, then 50 random bits.
 	prefix := strings.ReplaceAll(s.cfg.PublicURL.Hostname(), ".", "-")
@@ -70,22 +84,111 @@ func (s *Store) CreateInvites(ctx context.Context, n, uses int, forAccount, crea
 	return invites, nil
 }
 
-// ListInvites lists at most limit (1 to 1000) codes in the order of creation.
-func (s *Store) ListInvites(ctx context.Context, after Position, limit int) (Page[Invite], error) {
-	limit = clampLimit(limit)
-	var rows []inviteRow
-	err := s.cfg.DB.Read.WithContext(ctx).Where("(created_at, code) > (?, ?)", after.text(), after.Key).
-		Order("created_at, code").Limit(limit + 1).Find(&rows).Error
-	if err != nil {
-		return Page[Invite]{}, fmt.Errorf("list invites: %w", err)
-	}
-	invites := make([]Invite, len(rows))
-	for i, row := range rows {
-		if invites[i], err = row.invite(); err != nil {
-			return Page[Invite]{}, fmt.Errorf("list invites: %w", err)
+// InviteOrder is an order of ListInvites.
+type InviteOrder string
+
+// The orders of invites.
+const (
+	InvitesRecent InviteOrder = "recent" // the newest first
+	InvitesUsage  InviteOrder = "usage"  // the most used first
+)
+
+// ListInvites lists at most limit (1 to 1000) codes that come after one of the
+// list (nil: from the beginning), of which Code, CreatedAt, Uses and UsesLeft
+// are looked at.
+func (s *Store) ListInvites(ctx context.Context, order InviteOrder, after *Invite, limit int) ([]Invite, error) {
+	list := s.cfg.DB.Read.WithContext(ctx).Limit(clampLimit(limit))
+	switch order {
+	case InvitesUsage:
+		list = list.Order("(uses - uses_left) DESC, code DESC")
+		if after != nil {
+			list = list.Where("((uses - uses_left), code) < (?, ?)", after.Uses-after.UsesLeft, after.Code)
+		}
+	default:
+		list = list.Order("created_at DESC, code DESC")
+		if after != nil {
+			list = list.Where("(created_at, code) < (?, ?)", migrations.FormatTime(after.CreatedAt), after.Code)
 		}
 	}
-	return page(invites, limit, func(i Invite) Position { return Position{At: i.CreatedAt, Key: i.Code} }), nil
+	return s.invites(ctx, list)
+}
+
+// InvitesOf lists the codes that an account was given, the newest first, 1000
+// at most.
+func (s *Store) InvitesOf(ctx context.Context, did syntax.DID) ([]Invite, error) {
+	return s.invites(ctx, s.cfg.DB.Read.WithContext(ctx).Where("for_account = ?", string(did)).Order("created_at DESC, code DESC").Limit(maxPage))
+}
+
+// InvitedBy answers the code that an account was made with, nil when there was
+// none.
+func (s *Store) InvitedBy(ctx context.Context, did syntax.DID) (*Invite, error) {
+	invites, err := s.invites(ctx, s.cfg.DB.Read.WithContext(ctx).
+		Where("code IN (SELECT code FROM invite_uses WHERE did = ?)", string(did)).Order("code").Limit(1))
+	if err != nil || len(invites) == 0 {
+		return nil, err
+	}
+	return &invites[0], nil
+}
+
+// maxListedUses bounds the uses that one list of invites carries.
+const maxListedUses = 10_000
+
+// invites reads a list of codes and who used them.
+func (s *Store) invites(ctx context.Context, list *gorm.DB) ([]Invite, error) {
+	var rows []inviteRow
+	if err := list.Find(&rows).Error; err != nil {
+		return nil, fmt.Errorf("list invites: %w", err)
+	}
+	invites, codes := make([]Invite, len(rows)), make([]string, len(rows))
+	at := make(map[string]int, len(rows))
+	for i, row := range rows {
+		var err error
+		if invites[i], err = row.invite(); err != nil {
+			return nil, fmt.Errorf("list invites: %w", err)
+		}
+		codes[i], at[row.Code] = row.Code, i
+	}
+	if len(codes) == 0 {
+		return nil, nil
+	}
+	var uses []struct {
+		Code   string
+		DID    string `gorm:"column:did"`
+		UsedAt string
+	}
+	err := s.cfg.DB.Read.WithContext(ctx).
+		Raw("SELECT code, did, used_at FROM invite_uses WHERE code IN ? ORDER BY code, did LIMIT ?", codes, maxListedUses).Scan(&uses).Error
+	if err != nil {
+		return nil, fmt.Errorf("list uses of invites: %w", err)
+	}
+	for _, use := range uses {
+		when, err := migrations.ParseTime(use.UsedAt)
+		if err != nil {
+			return nil, fmt.Errorf("list uses of invites: %w", err)
+		}
+		to := &invites[at[use.Code]]
+		to.UsedBy = append(to.UsedBy, InviteUse{DID: syntax.DID(use.DID), At: when})
+	}
+	return invites, nil
+}
+
+// SetInvitesDisabled says whether an account may be given new codes, and why
+// not; those that it has still serve. ErrNotFound.
+func (s *Store) SetInvitesDisabled(ctx context.Context, did syntax.DID, disabled bool, note string) error {
+	var since *string
+	if disabled {
+		now := s.nowText()
+		since = &now
+	}
+	err := s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
+		_, err := s.change(ctx, tx, did, map[string]any{"invites_disabled_at": since, "invite_note": optional(storable(note))})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("set invites of %s: %w", did, err)
+	}
+	s.Forget(did)
+	return nil
 }
 
 // DisableInvites disables codes, and all codes of the accounts.

@@ -28,6 +28,9 @@ type accountRow struct {
 	TakendownAt    *string
 	TakedownRef    *string
 	DeletedAt      *string
+
+	InvitesDisabledAt *string
+	InviteNote        *string
 }
 
 func (accountRow) TableName() string { return "accounts" }
@@ -50,6 +53,7 @@ func (r accountRow) account() (Account, error) {
 	a := Account{
 		DID: syntax.DID(r.DID), Handle: syntax.HandleInvalid, Identity: IdentityKind(r.Identity),
 		HasPassword: r.Password != nil, Status: r.status(), Email: value(r.Email), TakedownRef: value(r.TakedownRef),
+		InvitesDisabled: r.InvitesDisabledAt != nil, InviteNote: value(r.InviteNote),
 	}
 	if r.Handle != nil {
 		a.Handle = syntax.Handle(*r.Handle)

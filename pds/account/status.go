@@ -62,8 +62,13 @@ func (s *Store) DeactivateTx(ctx context.Context, tx *gorm.DB, did syntax.DID, d
 // takedown leaves a deactivated account deactivated.
 func (s *Store) TakeDownTx(ctx context.Context, tx *gorm.DB, did syntax.DID, ref string) (Account, error) {
 	return s.change(ctx, tx, did, map[string]any{
-		"takendown_at": gorm.Expr("COALESCE(takendown_at, ?)", s.nowText()), "takedown_ref": optional(strings.ToValidUTF8(strings.ReplaceAll(ref, "\x00", ""), "")),
+		"takendown_at": gorm.Expr("COALESCE(takendown_at, ?)", s.nowText()), "takedown_ref": optional(storable(ref)),
 	})
+}
+
+// storable drops what Postgres does not take as text.
+func storable(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
 }
 
 // LiftTakedownTx undoes TakeDownTx.
@@ -82,8 +87,8 @@ func (s *Store) LiftSuspensionTx(ctx context.Context, tx *gorm.DB, did syntax.DI
 }
 
 // DeleteTx deletes for good: the handle is given up (that of a did:web stays
-// reserved), e-mail, password, app passwords, login keys and the private key are
-// erased, sessions end. The DID, its public key and the times stay.
+// reserved), e-mail, password, app passwords, login keys, preferences and the private key
+// are erased, sessions end. The DID, its public key and the times stay.
 func (s *Store) DeleteTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Account, error) {
 	now := s.nowText()
 	a, err := s.change(ctx, tx, did, map[string]any{
@@ -99,6 +104,7 @@ func (s *Store) DeleteTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Acco
 		"DELETE FROM app_passwords WHERE did = ?",
 		"DELETE FROM login_keys WHERE did = ?",
 		"DELETE FROM account_policies WHERE did = ?",
+		"DELETE FROM preferences WHERE did = ?",
 	} {
 		if err := tx.Exec(statement, string(did)).Error; err != nil {
 			return Account{}, fmt.Errorf("delete account %s: %w", did, err)

@@ -1,0 +1,24 @@
+-- +goose Up
+-- An account's private preferences of applications, as its clients put them.
+-- One put replaces all of an account's rows.
+CREATE TABLE preferences (
+    did      TEXT COLLATE "C" NOT NULL,
+    position BIGINT NOT NULL,             -- in the list that was put
+    type     TEXT COLLATE "C" NOT NULL,   -- $type, such as app.bsky.actor.defs#mutedWordsPref
+    value    BYTEA NOT NULL,              -- the JSON object
+    PRIMARY KEY (did, position)
+);
+
+-- An account whose invites are disabled gets no new codes; those that it has
+-- still serve.
+ALTER TABLE accounts ADD COLUMN invites_disabled_at TEXT COLLATE "C";
+ALTER TABLE accounts ADD COLUMN invite_note TEXT COLLATE "C"; -- the operator's reason
+CREATE INDEX invites_used ON invites ((uses - uses_left), code);
+CREATE INDEX invite_uses_did ON invite_uses (did);
+
+-- +goose Down
+DROP INDEX invite_uses_did;
+DROP INDEX invites_used;
+ALTER TABLE accounts DROP COLUMN invite_note;
+ALTER TABLE accounts DROP COLUMN invites_disabled_at;
+DROP TABLE preferences;
