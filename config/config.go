@@ -39,6 +39,11 @@ type Config struct {
 	PLCURL        *url.URL // nil if not set
 	KeyType       string   // KeyP256 | KeyK256
 	TeamDIDs      []syntax.DID
+	Crawlers      []*url.URL // relays that are asked to crawl this host
+
+	PrivacyPolicyURL  string // "" for none, as the two below
+	TermsOfServiceURL string
+	ContactEmail      string
 
 	PDSDB     DSN
 	AppviewDB DSN

@@ -120,6 +120,11 @@ func TestFaults(t *testing.T) {
 		"dev in public":     {env("HERBARIUM_PUBLIC_URL=https://pds.example.com", "HERBARIUM_DEV_LOOPBACK=true"), "DEV_LOOPBACK"},
 		"plc without url":   {env("HERBARIUM_IDENTITY=plc"), "needs PLC_URL"},
 		"plc over http":     {env("HERBARIUM_PLC_URL=http://localhost:2582"), "needs DEV_LOOPBACK"},
+		"crawlers in team":  {env("HERBARIUM_CRAWLERS=https://relay.example"), "CRAWLERS needs VISIBILITY=public"},
+		"crawler over http": {env("HERBARIUM_VISIBILITY=public", "HERBARIUM_CRAWLERS=https://a.example http://b.example"), "http://b.example: http needs DEV_LOOPBACK"},
+		"crawler with path": {env("HERBARIUM_VISIBILITY=public", "HERBARIUM_CRAWLERS=https://a.example/xrpc"), "no path"},
+		"page":              {env("HERBARIUM_PRIVACY_POLICY_URL=javascript:alert(1)"), "want a URL"},
+		"address":           {env("HERBARIUM_CONTACT_EMAIL=Op <op@example.com>"), "want an address"},
 		"one database":      {env("HERBARIUM_PDS_DB=sqlite:a.db", "HERBARIUM_APPVIEW_DB=sqlite:a.db"), "want two"},
 		"database form":     {env("HERBARIUM_PDS_DB=mysql://x"), "HERBARIUM_PDS_DB: want sqlite:PATH"},
 		"url with path":     {env("HERBARIUM_PUBLIC_URL=https://a.example/pds"), "no path"},
@@ -251,16 +256,22 @@ func TestTemplateIsLoadable(t *testing.T) {
 	require.Equal(t, values(want), values(got))
 }
 
-// Every field of Config is filled by the table.
+// Every field of Config is filled by the table. Some exclude each other: each
+// has its value in one of two configurations.
 func TestEveryFieldHasAKey(t *testing.T) {
-	c, err := config.Load(env("HERBARIUM_CONFIG=/x", "HERBARIUM_PLC_URL=https://plc.example", "HERBARIUM_TEAM_DIDS=did:web:a.example",
-		"HERBARIUM_PUBLIC_COLLECTIONS=org.example.b,org.example.a, org.example.b", "HERBARIUM_METRICS_LISTEN=:1", "HERBARIUM_TRUSTED_PROXIES=::1", "HERBARIUM_LOG_LEVEL=debug",
-		"HERBARIUM_ADMIN_PASSWORD=a", "HERBARIUM_MASTER_KEY=b", "HERBARIUM_JWT_SECRET=c", "HERBARIUM_DEV_LOOPBACK=true"))
+	common := []string{"HERBARIUM_CONFIG=/x", "HERBARIUM_PLC_URL=https://plc.example", "HERBARIUM_TEAM_DIDS=did:web:a.example",
+		"HERBARIUM_METRICS_LISTEN=:1", "HERBARIUM_TRUSTED_PROXIES=::1", "HERBARIUM_LOG_LEVEL=debug",
+		"HERBARIUM_PRIVACY_POLICY_URL=https://a.example/privacy", "HERBARIUM_TERMS_OF_SERVICE_URL=https://a.example/terms", "HERBARIUM_CONTACT_EMAIL=op@a.example",
+		"HERBARIUM_ADMIN_PASSWORD=a", "HERBARIUM_MASTER_KEY=b", "HERBARIUM_JWT_SECRET=c", "HERBARIUM_DEV_LOOPBACK=true"}
+	team, err := config.Load(env(append(common, "HERBARIUM_PUBLIC_COLLECTIONS=org.example.b,org.example.a, org.example.b")...))
 	require.NoError(t, err)
-	require.Equal(t, []syntax.NSID{"org.example.a", "org.example.b"}, c.PublicCollections)
-	value := reflect.ValueOf(*c)
-	for i := range value.NumField() {
-		require.False(t, value.Field(i).IsZero(), value.Type().Field(i).Name)
+	require.Equal(t, []syntax.NSID{"org.example.a", "org.example.b"}, team.PublicCollections)
+	public, err := config.Load(env(append(common, "HERBARIUM_VISIBILITY=public", "HERBARIUM_CRAWLERS=https://relay.example/, http://localhost:2470")...))
+	require.NoError(t, err)
+	require.Equal(t, "[https://relay.example http://localhost:2470]", fmt.Sprint(public.Crawlers))
+	a, b := reflect.ValueOf(*team), reflect.ValueOf(*public)
+	for i := range a.NumField() {
+		require.False(t, a.Field(i).IsZero() && b.Field(i).IsZero(), a.Type().Field(i).Name)
 	}
 }
 

@@ -238,6 +238,14 @@ func (c *Config) contradictions() (errs []error) {
 	if c.Visibility == VisibilityPublic && len(c.PublicCollections) > 0 {
 		fault("PUBLIC_COLLECTIONS: with VISIBILITY=public every collection is; unset it, or set VISIBILITY=team to publish these alone")
 	}
+	if len(c.Crawlers) > 0 && c.Visibility != VisibilityPublic {
+		fault("CRAWLERS needs VISIBILITY=public: what only the team may read is announced to nobody")
+	}
+	for _, relay := range c.Crawlers {
+		if relay.Scheme == "http" && (!c.DevLoopback || !isLoopback(relay.Hostname())) {
+			fault("CRAWLERS: %s: http needs DEV_LOOPBACK=true and a loopback address", relay)
+		}
+	}
 	if sameDatabase(c.PDSDB.Reveal(), c.AppviewDB.Reveal()) {
 		fault("PDS_DB and APPVIEW_DB are one database: want two")
 	}

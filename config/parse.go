@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/mail"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -99,6 +100,36 @@ func parseOrigin(s string) (*url.URL, error) {
 		}
 	}
 	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}, nil
+}
+
+// parseOrigins reads a list of what parseOrigin reads.
+func parseOrigins(s string) ([]*url.URL, error) {
+	var out []*url.URL
+	for _, item := range parseList(s) {
+		u, err := parseOrigin(item)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", item, err)
+		}
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+// parsePage reads the address of a page for people.
+func parsePage(s string) (string, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
+		return "", errors.New("want a URL such as https://example.com/privacy")
+	}
+	return u.String(), nil
+}
+
+func parseEmail(s string) (string, error) {
+	address, err := mail.ParseAddress(s)
+	if err != nil || address.Address != s {
+		return "", errors.New("want an address such as operator@example.com")
+	}
+	return s, nil
 }
 
 // parseListen reads HOST:PORT; an empty host is every address.

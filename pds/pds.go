@@ -48,6 +48,20 @@ type Config struct {
 	Limits Limits
 	// Version is told by the health check.
 	Version string
+	// Links and Contact are told by describeServer.
+	Links   Links
+	Contact Contact
+}
+
+// Links are pages for people about this host; "" where there is none.
+type Links struct {
+	PrivacyPolicy  string `json:"privacyPolicy,omitempty"`
+	TermsOfService string `json:"termsOfService,omitempty"`
+}
+
+// Contact is how to reach the operator.
+type Contact struct {
+	Email string `json:"email,omitempty"` // "" for none
 }
 
 // Deps are the rooms that the handlers stand on, and the outside world. All

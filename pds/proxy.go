@@ -163,14 +163,14 @@ func (p *PDS) serviceEndpoint(ctx context.Context, did syntax.DID, service strin
 		return nil, xrpc.InvalidRequest("the DID document of %s has no service #%s; check the header atproto-proxy", did, service)
 	}
 	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" || u.User != nil || !p.mayDial(u) {
+	if err != nil || u.Host == "" || u.User != nil || !mayDial(u, p.cfg.DevLoopback) {
 		return nil, xrpc.InvalidRequest("the endpoint of service #%s of %s is not a public https URL; its owner must mend the DID document", service, did)
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
-func (p *PDS) mayDial(u *url.URL) bool {
-	return u.Scheme == "https" || p.cfg.DevLoopback && u.Scheme == "http" && isLoopbackHost(u.Hostname())
+func mayDial(u *url.URL, devLoopback bool) bool {
+	return u.Scheme == "https" && u.Host != "" || devLoopback && u.Scheme == "http" && isLoopbackHost(u.Hostname())
 }
 
 func isLoopbackHost(host string) bool {

@@ -38,8 +38,8 @@ type describeServerOutput struct {
 	AvailableUserDomains []string   `json:"availableUserDomains"`
 	InviteCodeRequired   bool       `json:"inviteCodeRequired"`
 	BlobUploadLimit      int64      `json:"blobUploadLimit" xrpc:"extra"` // bytes
-	Links                struct{}   `json:"links"`
-	Contact              struct{}   `json:"contact"`
+	Links                Links      `json:"links"`
+	Contact              Contact    `json:"contact"`
 }
 
 func (p *PDS) describeServer(context.Context, xrpc.Viewer, xrpc.None) (*describeServerOutput, error) {
@@ -48,6 +48,8 @@ func (p *PDS) describeServer(context.Context, xrpc.Viewer, xrpc.None) (*describe
 		AvailableUserDomains: p.cfg.HandleDomains,
 		InviteCodeRequired:   p.cfg.InviteRequired,
 		BlobUploadLimit:      p.blobs.Limit(),
+		Links:                p.cfg.Links,
+		Contact:              p.cfg.Contact,
 	}, nil
 }
 

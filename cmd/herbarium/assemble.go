@@ -36,6 +36,7 @@ type service struct {
 	events   *sequencer.Sequencer
 	repos    *repostore.Store
 	consumer *ingest.Consumer
+	crawler  *pds.Crawler // nil without CRAWLERS
 
 	closers []func() error // what was opened, in order
 }
@@ -49,7 +50,7 @@ const pruneEvery = 10 * time.Minute
 
 // parts are what runs beside the listeners, by the name that errors carry.
 func (s *service) parts() map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{
+	parts := map[string]func(context.Context) error{
 		"accounts":  s.accounts.Run,
 		"repos":     s.repos.Run,
 		"sequencer": s.events.Run,
@@ -59,6 +60,10 @@ func (s *service) parts() map[string]func(context.Context) error {
 			return err
 		}),
 	}
+	if s.crawler != nil {
+		parts["crawlers"] = s.crawler.Run
+	}
+	return parts
 }
 
 // close closes what assemble opened, the last first. It may be called twice.
@@ -169,12 +174,21 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 		PublicURL: cfg.PublicURL, ServiceDID: cfg.ServiceDID, HandleDomains: cfg.HandleDomains, Visibility: visibility,
 		PublicCollections: cfg.PublicCollections, InviteRequired: cfg.Invites == config.InvitesRequired, TeamDIDs: cfg.TeamDIDs,
 		DevLoopback: cfg.DevLoopback, Limits: limits, Version: buildVersion(),
+		Links:   pds.Links{PrivacyPolicy: cfg.PrivacyPolicyURL, TermsOfService: cfg.TermsOfServiceURL},
+		Contact: pds.Contact{Email: cfg.ContactEmail},
 	}, pds.Deps{
 		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: blobs, Catalog: catalog, Rules: rules,
 		Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: log,
 	})
 	if err != nil {
 		return nil, err
+	}
+	if len(cfg.Crawlers) > 0 {
+		if s.crawler, err = pds.NewCrawler(pds.CrawlerConfig{
+			Relays: cfg.Crawlers, PublicURL: cfg.PublicURL, Visibility: visibility, Events: s.events, DevLoopback: cfg.DevLoopback, Log: log,
+		}); err != nil {
+			return nil, err
+		}
 	}
 	views, err := appview.New(appview.Config{
 		Index: idx, Directory: host, PublicCollections: cfg.PublicCollections,
