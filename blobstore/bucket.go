@@ -26,7 +26,7 @@ var (
 type Object struct {
 	Key      string
 	Size     int64     // bytes
-	Modified time.Time // when the object was last put, by the clock of whoever stores it
+	Modified time.Time // when the object was last put or moved here, by the clock of whoever stores it
 }
 
 // Bucket is the small driver interface: Dir, S3 and Memory implement it and
@@ -48,6 +48,11 @@ type Bucket interface {
 	Get(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
 	// Stat describes the object under key, or answers ErrNotFound.
 	Stat(ctx context.Context, key string) (Object, error)
+	// Move gives the object under from the key to, replacing what is there. When
+	// it returns nil that is durable. After an error (or a crash) the object is
+	// under from, under to, or under both, and whole; calling Move again finishes
+	// it: a missing from is no error when to is there, else ErrNotFound.
+	Move(ctx context.Context, from, to string) error
 	// Delete removes key; a missing key is not an error.
 	Delete(ctx context.Context, key string) error
 	// List calls fn for each object whose key starts with prefix, in the order

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Dir is a Bucket in a directory: each object is a file, its key the path below
@@ -25,8 +26,9 @@ import (
 type Dir struct {
 	root string
 	// synced has each directory whose name is known to be durable in its parent.
-	// There are as many as shards.
+	// There are a few times as many as shards.
 	synced sync.Map // path -> struct{}
+	now    func() time.Time
 }
 
 // OpenDir opens the directory, makes it when missing, and removes what a crash
@@ -39,7 +41,7 @@ func OpenDir(root string) (*Dir, error) {
 	if err := makeTempDir(abs); err != nil {
 		return nil, fmt.Errorf("open blob directory: %w", err)
 	}
-	return &Dir{root: abs}, nil
+	return &Dir{root: abs, now: time.Now}, nil
 }
 
 // Put implements Bucket. An upload that was spooled on the same file system is
@@ -135,6 +137,47 @@ func (d *Dir) Stat(ctx context.Context, key string) (Object, error) {
 		return Object{}, fmt.Errorf("stat %s: %w", key, err)
 	}
 	return Object{Key: key, Size: info.Size(), Modified: info.ModTime()}, nil
+}
+
+// Move implements Bucket: it renames the file, which is atomic, and makes both
+// directories durable, the new name first.
+func (d *Dir) Move(ctx context.Context, from, to string) error {
+	source, err := d.path(from)
+	if err != nil {
+		return err
+	}
+	target, err := d.path(to)
+	if err != nil {
+		return err
+	}
+	if _, err := d.Stat(ctx, from); errors.Is(err, ErrNotFound) {
+		if _, err := d.Stat(ctx, to); err != nil {
+			return fmt.Errorf("move %s: %w", from, err)
+		}
+		return d.syncMoved(from, source, target) // a move before may have been cut off here
+	} else if err != nil {
+		return err
+	}
+	if err := d.makeParents(to); err != nil {
+		return fmt.Errorf("move %s: %w", from, err)
+	}
+	now := d.now()
+	if err := os.Chtimes(source, now, now); err != nil {
+		return fmt.Errorf("move %s: %w", from, err)
+	}
+	if err := os.Rename(source, target); err != nil {
+		return fmt.Errorf("move %s: %w", from, err)
+	}
+	return d.syncMoved(from, source, target)
+}
+
+func (d *Dir) syncMoved(key, source, target string) error {
+	for _, path := range []string{target, source} {
+		if err := syncDir(filepath.Dir(path)); err != nil && !isMissing(err) {
+			return fmt.Errorf("move %s: %w", key, err)
+		}
+	}
+	return nil
 }
 
 // Delete implements Bucket. Directories that become empty stay: a Put that runs

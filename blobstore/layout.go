@@ -12,31 +12,46 @@ import (
 // base32 lower case), so that a listing can be read by people and by tools.
 //
 //	<bucket>
-//	└── objects/                one object per CID, whoever uploaded it
-//	    └── <shard>/            2 characters of the CID, see shardOf: 1,024 shards
-//	        └── <cid>           the exact bytes, nothing around them
+//	├── objects/                one object per CID, whoever uploaded it
+//	│   └── <shard>/            2 characters of the CID, see shardOf: 1,024 shards
+//	│       └── <cid>           the exact bytes, nothing around them
+//	├── trash/<shard>/<cid>     what nothing referenced, until it is deleted for good
+//	├── quarantine/<shard>/<cid>  what did not hash to its CID, for people to look at
+//	└── probe/                  Probe's, which removes it
 //
-// Everything that is not below objects/ is left alone: Walk does not see it.
-const objectsPrefix = "objects/"
+// Everything else is left alone: no walk sees it.
 
-// keyOf gives the object key of a blob. ok is false for a CID that cannot name
-// a blob: atproto blobs are CID version 1, raw codec, SHA-256.
-func keyOf(c cid.Cid) (key string, ok bool) {
+// Place is a part of the bucket. A blob is served from Live alone.
+type Place string
+
+// The places of a blob.
+const (
+	Live       Place = "objects/"
+	Trash      Place = "trash/"
+	Quarantine Place = "quarantine/"
+)
+
+// String is the place's name, without the slash of its prefix.
+func (p Place) String() string { return strings.TrimSuffix(string(p), "/") }
+
+// keyOf gives the object key of a blob in a place. ok is false for a CID that
+// cannot name a blob: atproto blobs are CID version 1, raw codec, SHA-256.
+func (p Place) keyOf(c cid.Cid) (key string, ok bool) {
 	if !isBlobCID(c) {
 		return "", false
 	}
 	name := c.String()
-	return objectsPrefix + shardOf(name) + "/" + name, true
+	return string(p) + shardOf(name) + "/" + name, true
 }
 
 // cidOf is the reverse of keyOf; ok is false for a key that keyOf never gives.
-func cidOf(key string) (c cid.Cid, ok bool) {
+func (p Place) cidOf(key string) (c cid.Cid, ok bool) {
 	name := key[strings.LastIndexByte(key, '/')+1:]
 	c, err := cid.Decode(name)
 	if err != nil {
 		return cid.Undef, false
 	}
-	if canonical, ok := keyOf(c); !ok || canonical != key {
+	if canonical, ok := p.keyOf(c); !ok || canonical != key {
 		return cid.Undef, false
 	}
 	return c, true

@@ -3,6 +3,7 @@ package blobstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -78,6 +79,29 @@ func (m *Memory) Stat(ctx context.Context, key string) (Object, error) {
 		return Object{}, err
 	}
 	return Object{Key: key, Size: int64(len(o.data)), Modified: o.modified}, nil
+}
+
+// Move implements Bucket.
+func (m *Memory) Move(ctx context.Context, from, to string) error {
+	if err := errors.Join(CheckKey(from), CheckKey(to)); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o, ok := m.objects[from]
+	if !ok {
+		if _, done := m.objects[to]; done {
+			return nil
+		}
+		return fmt.Errorf("move %s: %w", from, ErrNotFound)
+	}
+	o.modified = m.now()
+	delete(m.objects, from)
+	m.objects[to] = o
+	return nil
 }
 
 // Delete implements Bucket.

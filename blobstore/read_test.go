@@ -131,6 +131,9 @@ func (f *flakyBucket) Get(ctx context.Context, key string, offset, length int64)
 func (f *flakyBucket) Stat(ctx context.Context, key string) (blobstore.Object, error) {
 	return f.memory.Stat(ctx, key)
 }
+func (f *flakyBucket) Move(ctx context.Context, from, to string) error {
+	return f.memory.Move(ctx, from, to)
+}
 func (f *flakyBucket) Delete(ctx context.Context, key string) error { return f.memory.Delete(ctx, key) }
 func (f *flakyBucket) List(ctx context.Context, prefix, after string, fn func(blobstore.Object) error) error {
 	return f.memory.List(ctx, prefix, after, fn)

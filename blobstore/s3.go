@@ -174,6 +174,26 @@ func (b *S3) Stat(ctx context.Context, key string) (Object, error) {
 	return Object{Key: key, Size: aws.ToInt64(out.ContentLength), Modified: aws.ToTime(out.LastModified)}, nil
 }
 
+// Move implements Bucket: the server copies, then the old key is deleted. It takes
+// objects up to 5 GiB, which is what servers copy in one request.
+func (b *S3) Move(ctx context.Context, from, to string) error {
+	if err := errors.Join(CheckKey(from), CheckKey(to)); err != nil {
+		return err
+	}
+	_, err := b.client.CopyObject(ctx, &s3.CopyObjectInput{
+		Bucket: aws.String(b.bucket), Key: aws.String(b.prefix + to),
+		// Keys need no escaping in a header: see CheckKey.
+		CopySource: aws.String(url.PathEscape(b.bucket) + "/" + b.prefix + from),
+	})
+	if err = classify(err); errors.Is(err, ErrNotFound) {
+		_, err = b.Stat(ctx, to)
+	}
+	if err != nil {
+		return fmt.Errorf("move %s: %w", from, err)
+	}
+	return b.Delete(ctx, from)
+}
+
 // Delete implements Bucket. In a versioned bucket it leaves a delete marker.
 func (b *S3) Delete(ctx context.Context, key string) error {
 	if err := CheckKey(key); err != nil {
@@ -219,14 +239,11 @@ func classify(err error) error {
 	if err == nil {
 		return nil
 	}
-	var missing *types.NoSuchKey
-	var notFound *types.NotFound
-	if errors.As(err, &missing) || errors.As(err, &notFound) {
-		return ErrNotFound
-	}
 	var api smithy.APIError
 	if errors.As(err, &api) {
 		switch api.ErrorCode() {
+		case "NoSuchKey", "NotFound":
+			return ErrNotFound
 		case "InvalidRange":
 			return fmt.Errorf("%w: %s", ErrRange, api.ErrorMessage())
 		case "BadDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch":

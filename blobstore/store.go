@@ -48,12 +48,12 @@ type Info struct {
 }
 
 // Entry describes a stored blob. CID is undefined for an object below the
-// blobs' prefix whose key is no blob's: something that this package did not put.
+// prefix of a place whose key is no blob's: something that this package did not put.
 type Entry struct {
 	CID      cid.Cid
 	Key      string
 	Size     int64     // bytes
-	Modified time.Time // when it was last put
+	Modified time.Time // when it was last put, or moved to where it is
 }
 
 // Store keeps blobs by CID. It is safe for concurrent use, and several
@@ -130,7 +130,7 @@ func (s *Store) ReceiveIf(ctx context.Context, r io.Reader, declared string, adm
 	if err != nil {
 		return Info{}, err
 	}
-	key, ok := keyOf(c)
+	key, ok := Live.keyOf(c)
 	if !ok {
 		return Info{}, fmt.Errorf("blobstore: no key for %s", c)
 	}
@@ -187,7 +187,11 @@ func (s *Store) fill(ctx context.Context, spool io.Writer, r io.Reader) (digest 
 // transfer fails the Read. ctx must live as long as the reader. ErrNotFound when
 // there is no such blob, or c cannot name one.
 func (s *Store) Open(ctx context.Context, c cid.Cid) (io.ReadSeekCloser, error) {
-	key, ok := keyOf(c)
+	return s.openIn(ctx, Live, c)
+}
+
+func (s *Store) openIn(ctx context.Context, in Place, c cid.Cid) (io.ReadSeekCloser, error) {
+	key, ok := in.keyOf(c)
 	if !ok {
 		return nil, fmt.Errorf("open blob %s: %w", c, ErrNotFound)
 	}
@@ -205,68 +209,11 @@ func (s *Store) Open(ctx context.Context, c cid.Cid) (io.ReadSeekCloser, error) 
 	return newRangeReader(ctx, s.bucket, at), nil
 }
 
-// Stat describes a stored blob, or answers ErrNotFound. It does not read it.
-func (s *Store) Stat(ctx context.Context, c cid.Cid) (Entry, error) {
-	key, ok := keyOf(c)
-	if !ok {
-		return Entry{}, fmt.Errorf("stat blob %s: %w", c, ErrNotFound)
-	}
-	at, err := s.bucket.Stat(ctx, key)
-	if err != nil {
-		return Entry{}, fmt.Errorf("stat blob %s: %w", c, err)
-	}
-	return Entry{CID: c, Key: key, Size: at.Size, Modified: at.Modified}, nil
-}
+// Stat is StatIn of a live blob.
+func (s *Store) Stat(ctx context.Context, c cid.Cid) (Entry, error) { return s.StatIn(ctx, Live, c) }
 
-// Delete removes a blob for good; one that is not there is no error. The caller
-// has made sure, under its own lock, that nothing references it.
-func (s *Store) Delete(ctx context.Context, c cid.Cid) error {
-	key, ok := keyOf(c)
-	if !ok {
-		return nil
-	}
-	if err := s.bucket.Delete(ctx, key); err != nil {
-		return fmt.Errorf("delete blob %s: %w", c, err)
-	}
-	return nil
-}
-
-// Verify reads a blob and compares its bytes with its CID: nil, ErrNotFound,
-// ErrCorrupt (the message has the digest that was found), or the bucket's error
-// when it could not be read, which says nothing about the bytes.
-func (s *Store) Verify(ctx context.Context, c cid.Cid) error {
-	r, err := s.Open(ctx, c)
-	if err != nil {
-		return fmt.Errorf("verify: %w", err)
-	}
-	defer r.Close()
-
-	buffer := s.buffers.Get().(*[copyBuffer]byte)
-	defer s.buffers.Put(buffer)
-	hash := sha256.New()
-	size, err := io.CopyBuffer(onlyWriter{hash}, onlyReader{&contextReader{ctx: ctx, r: r}}, buffer[:])
-	if err != nil {
-		return fmt.Errorf("verify blob %s after %d bytes: %w", c, size, err)
-	}
-	want, err := digestOf(c)
-	if err != nil {
-		return err
-	}
-	if got := [32]byte(hash.Sum(nil)); got != want {
-		return fmt.Errorf("verify blob %s: %w: its %d bytes hash to %x", c, ErrCorrupt, size, got)
-	}
-	return nil
-}
-
-// Walk calls fn for every stored blob in the order of its key, starting after the
-// given key ("" for the first; the Key of the last Entry to go on). An error of
-// fn ends the walk and is returned as it is.
-func (s *Store) Walk(ctx context.Context, after string, fn func(Entry) error) error {
-	return s.bucket.List(ctx, objectsPrefix, after, func(at Object) error {
-		c, _ := cidOf(at.Key)
-		return fn(Entry{CID: c, Key: at.Key, Size: at.Size, Modified: at.Modified})
-	})
-}
+// Delete is Discard of a live blob, past the trash.
+func (s *Store) Delete(ctx context.Context, c cid.Cid) error { return s.Discard(ctx, Live, c) }
 
 // Ready reports whether the bucket answers: for readiness checks. It writes
 // nothing and reads no object.

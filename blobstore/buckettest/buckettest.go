@@ -31,6 +31,8 @@ func Run(t *testing.T, open func(t *testing.T) blobstore.Bucket) {
 		{"ranges", testRanges},
 		{"seeking, where offered", testSeekOpener},
 		{"missing objects", testMissing},
+		{"move", testMove},
+		{"move ends what a crash cut off", testMoveAgain},
 		{"delete", testDelete},
 		{"a prefix of a key is no object", testKeyBelowKey},
 		{"list in key order", testList},
@@ -224,6 +226,46 @@ func testMissing(t *testing.T, b blobstore.Bucket) {
 			_, err = b.Get(t.Context(), key, 0, length)
 			require.ErrorIs(t, err, blobstore.ErrNotFound, "get %s, length %d", key, length)
 		}
+	}
+}
+
+func testMove(t *testing.T, b blobstore.Bucket) {
+	data := pattern(300_000)
+	put(t, b, "from/a", data)
+	put(t, b, "to/x/a", []byte("is replaced"))
+	put(t, b, "from/b", nil)
+	before := time.Now()
+	require.NoError(t, b.Move(t.Context(), "from/a", "to/x/a"))
+	require.NoError(t, b.Move(t.Context(), "from/b", "to/y/b"), "in a new place, and empty")
+	require.Equal(t, []string{"to/x/a", "to/y/b"}, list(t, b, "", ""))
+	require.True(t, bytes.Equal(data, get(t, b, "to/x/a", 0, -1)))
+	require.Empty(t, get(t, b, "to/y/b", 0, -1))
+	at, err := b.Stat(t.Context(), "to/x/a")
+	require.NoError(t, err)
+	require.WithinRange(t, at.Modified, before.Add(-2*time.Second), time.Now().Add(2*time.Second), "when it was moved")
+
+	require.ErrorIs(t, b.Move(t.Context(), "no/such", "to/z"), blobstore.ErrNotFound)
+	require.ErrorIs(t, b.Move(t.Context(), "to", "to/z"), blobstore.ErrNotFound, "what looks like a directory")
+	require.Equal(t, []string{"to/x/a", "to/y/b"}, list(t, b, "", ""))
+	for _, key := range []string{"", "../x", "a//b", ".hidden"} {
+		require.ErrorIs(t, b.Move(t.Context(), key, "to/z"), blobstore.ErrKey, key)
+		require.ErrorIs(t, b.Move(t.Context(), "to/x/a", key), blobstore.ErrKey, key)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, b.Move(ended, "to/x/a", "to/z"), context.Canceled)
+	require.True(t, bytes.Equal(data, get(t, b, "to/x/a", 0, -1)))
+}
+
+// A move can stop after the object has its new name and before it has lost the
+// old one, or after both when nobody was told.
+func testMoveAgain(t *testing.T, b blobstore.Bucket) {
+	put(t, b, "from", []byte("the same"))
+	put(t, b, "to", []byte("the same"))
+	for range 3 {
+		require.NoError(t, b.Move(t.Context(), "from", "to"))
+		require.Equal(t, []string{"to"}, list(t, b, "", ""))
+		require.Equal(t, "the same", string(get(t, b, "to", 0, -1)))
 	}
 }
 
