@@ -39,6 +39,12 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
+func (c *clock) set(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}
+
 var (
 	masterKey = strings.Repeat("ab", 32)
 	jwtSecret = strings.Repeat("j", 32)
