@@ -3,7 +3,6 @@ package pds
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"gorm.io/gorm"
@@ -175,24 +174,6 @@ type adminDeleteAccountInput struct {
 	DID syntax.DID `json:"did"`
 }
 
-// adminDeleteAccount deletes an account with its repo, and its older events,
-// which must not be read again.
 func (p *PDS) adminDeleteAccount(ctx context.Context, _ xrpc.Viewer, in adminDeleteAccountInput) (*xrpc.None, error) {
-	events, err := p.record(ctx, func(tx *gorm.DB) ([]sequencer.Draft, error) {
-		a, err := p.accounts.DeleteTx(ctx, tx, in.DID)
-		if err != nil {
-			return nil, notFound(err)
-		}
-		if err := p.repos.DeleteRepo(ctx, tx, in.DID); err != nil {
-			return nil, err
-		}
-		return []sequencer.Draft{announce(a)}, p.events.Erase(ctx, tx, in.DID)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("delete account %s: %w", in.DID, err)
-	}
-	p.accounts.Forget(in.DID)
-	p.events.Erased(in.DID) // before the last event comes, which stays
-	p.events.Published(events)
-	return &xrpc.None{}, nil
+	return &xrpc.None{}, notFound(p.eraseAccount(ctx, in.DID, func(*gorm.DB) error { return nil }))
 }

@@ -79,6 +79,7 @@ type host struct {
 	url      string
 	did      syntax.DID
 	server   *xrpc.Server
+	pds      *pds.PDS
 	accounts *account.Store
 	repos    *repostore.Store
 	events   *sequencer.Sequencer
@@ -157,7 +158,7 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	}
 	h.accounts, err = account.New(account.Config{
 		DB: db, Secrets: secrets, PublicURL: public, ServiceDID: h.did, InviteRequired: set.invites,
-		Identity: identities, PLCURL: set.plc, Now: now,
+		Identity: identities, PLCURL: set.plc, Now: now, DevLoopback: true,
 	})
 	require.NoError(t, err)
 	require.NoError(t, h.accounts.EnsureHostKeys(t.Context()))
@@ -191,6 +192,7 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	})
 	require.NoError(t, err)
 	require.NoError(t, host.Register(h.server))
+	h.pds = host
 
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	running, ctx := errgroup.WithContext(ctx)
@@ -447,4 +449,9 @@ func (h *host) lastSeq(t *testing.T) int64 {
 	seq, err := h.events.Last(t.Context())
 	require.NoError(t, err)
 	return seq
+}
+
+// publicURL is where documents say that the host is.
+func (h *host) publicURL() string {
+	return "http://" + strings.ReplaceAll(strings.TrimPrefix(string(h.did), "did:web:"), "%3A", ":")
 }

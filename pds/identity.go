@@ -133,11 +133,15 @@ type recommendedCredService struct {
 // getRecommendedDidCredentials says what the DID document of an account has to
 // name while this host is its home.
 func (p *PDS) getRecommendedDidCredentials(ctx context.Context, v xrpc.Viewer, _ xrpc.None) (*recommendedCredentials, error) {
-	a, err := p.accounts.Get(ctx, v.DID)
+	return p.recommendedCredentials(ctx, v.DID)
+}
+
+func (p *PDS) recommendedCredentials(ctx context.Context, did syntax.DID) (*recommendedCredentials, error) {
+	a, err := p.accounts.Get(ctx, did)
 	if err != nil {
 		return nil, err
 	}
-	signing, err := p.accounts.SigningKey(ctx, v.DID)
+	signing, err := p.accounts.SigningKey(ctx, did)
 	if err != nil {
 		return nil, err
 	}
@@ -147,10 +151,10 @@ func (p *PDS) getRecommendedDidCredentials(ctx context.Context, v xrpc.Viewer, _
 	}
 	public, err := signing.PublicKey()
 	if err != nil {
-		return nil, fmt.Errorf("public key of %s: %w", v.DID, err)
+		return nil, fmt.Errorf("public key of %s: %w", did, err)
 	}
 	out.VerificationMethods = map[string]string{"atproto": public.DIDKey()}
-	if v.DID.Method() != "plc" {
+	if did.Method() != "plc" {
 		return out, nil
 	}
 	rotation, err := p.accounts.RotationKey(ctx)

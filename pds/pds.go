@@ -164,6 +164,9 @@ func (p *PDS) Register(s *xrpc.Server) error {
 		p.registerPreferences(s),
 		p.registerKeyLogin(s),
 		p.registerCredentials(s),
+		p.registerOwner(s),
+		p.registerPLC(s),
+		p.registerMove(s),
 		s.Fallback(xrpc.AccessToken, p.proxy, xrpc.JudgesGrants()),
 	); err != nil {
 		return fmt.Errorf("pds: %w", err)

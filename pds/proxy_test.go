@@ -127,7 +127,7 @@ func TestProxy(t *testing.T) {
 			}
 		}
 		seen = nil
-		h.do(t, http.MethodPost, "/xrpc/com.atproto.server.requestAccountDelete", a.access, nil, "Atproto-Proxy", service).refused(t, 400, "InvalidRequest")
+		h.do(t, http.MethodPost, "/xrpc/com.atproto.server.requestEmailUpdate", a.access, nil, "Atproto-Proxy", service).refused(t, 400, "InvalidRequest")
 		h.do(t, http.MethodGet, "/xrpc/com.atproto.sync.getLatestCommit?did="+a.did, a.access, nil, "Atproto-Proxy", string(h.did)+"#herbarium_appview").ok(t)
 		h.do(t, http.MethodGet, "/xrpc/com.atproto.sync.getLatestCommit?did="+a.did, a.access, nil, "Atproto-Proxy", service).ok(t)
 		require.Nil(t, seen, "what concerns the account, and what a host serves of itself, does not go out")

@@ -23,6 +23,9 @@ var open = []string{
 	"/xrpc/com.atproto.server.createSession",
 	"/xrpc/com.atproto.server.refreshSession",
 	"/xrpc/com.atproto.server.deleteSession",
+	"/xrpc/com.atproto.server.deleteAccount",        // asks for the password and a token
+	"/xrpc/com.atproto.server.requestPasswordReset", // tells nothing
+	"/xrpc/com.atproto.server.resetPassword",        // asks for a token
 	"/xrpc/com.atproto.identity.resolveHandle",
 	"/xrpc/garden.herbarium.createSession", // key login
 }

@@ -37,6 +37,7 @@ type service struct {
 	repos    *repostore.Store
 	consumer *ingest.Consumer
 	crawler  *pds.Crawler // nil without CRAWLERS
+	host     *pds.PDS
 
 	closers []func() error // what was opened, in order
 }
@@ -47,6 +48,9 @@ const ownSignatureSample = 100
 
 // pruneEvery is how often the event log is cut to its retention.
 const pruneEvery = 10 * time.Minute
+
+// deleteEvery is how often accounts are deleted whose owner set a time.
+const deleteEvery = time.Minute
 
 // parts are what runs beside the listeners, by the name that errors carry.
 func (s *service) parts() map[string]func(context.Context) error {
@@ -59,6 +63,7 @@ func (s *service) parts() map[string]func(context.Context) error {
 			_, err := s.events.Prune(ctx)
 			return err
 		}),
+		"deletions": every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
 	}
 	if s.crawler != nil {
 		parts["crawlers"] = s.crawler.Run
@@ -126,7 +131,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	if s.accounts, err = account.New(account.Config{
 		DB: pdsDB, Secrets: secrets, PublicURL: cfg.PublicURL, ServiceDID: cfg.ServiceDID,
 		HandleDomains: cfg.HandleDomains, Identity: account.IdentityKind(cfg.Identity), PLCURL: cfg.PLCURL,
-		InviteRequired: cfg.Invites == config.InvitesRequired, KeyKind: account.KeyKind(cfg.KeyType),
+		InviteRequired: cfg.Invites == config.InvitesRequired, KeyKind: account.KeyKind(cfg.KeyType), DevLoopback: cfg.DevLoopback,
 		Report: func(err error) { log.Warn("accounts: work in the background failed", "err", err) },
 	}); err != nil {
 		return nil, err
@@ -190,6 +195,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 			return nil, err
 		}
 	}
+	s.host = repoHost
 	views, err := appview.New(appview.Config{
 		Index: idx, Directory: host, PublicCollections: cfg.PublicCollections,
 		Service: appview.Service{DID: cfg.ServiceDID, Version: buildVersion(), Visibility: visibility, PublicURL: cfg.PublicURL.String()},

@@ -24,9 +24,12 @@ var openRoutes = []string{
 	"/xrpc/com.atproto.identity.resolveHandle",
 	"/xrpc/com.atproto.server.createAccount",
 	"/xrpc/com.atproto.server.createSession",
+	"/xrpc/com.atproto.server.deleteAccount",
 	"/xrpc/com.atproto.server.deleteSession",
 	"/xrpc/com.atproto.server.describeServer",
 	"/xrpc/com.atproto.server.refreshSession",
+	"/xrpc/com.atproto.server.requestPasswordReset",
+	"/xrpc/com.atproto.server.resetPassword",
 	"/xrpc/garden.herbarium.createSession",
 	"/xrpc/garden.herbarium.describeService",
 }

@@ -16,7 +16,7 @@ accounts.password_set_at text
 accounts.created_at text NOT NULL COLLATE C
 accounts.changed_at text NOT NULL COLLATE C
 accounts.deactivated_at text
-accounts.delete_after text
+accounts.delete_after text COLLATE C
 accounts.suspended_at text
 accounts.takendown_at text
 accounts.takedown_ref text
@@ -67,6 +67,7 @@ issued_labels.did text NOT NULL COLLATE C
 issued_labels.issued_at text NOT NULL
 issued_labels.pds_endpoint text
 issued_labels.public_key text
+issued_labels.handle text
 keys.subject text NOT NULL COLLATE C
 keys.purpose text NOT NULL COLLATE C
 keys.public_key text NOT NULL
@@ -86,6 +87,12 @@ nodes.height bigint NOT NULL
 nodes.cid bytea NOT NULL
 nodes.rev text NOT NULL COLLATE C
 nodes.block bytea NOT NULL
+one_time_tokens.did text NOT NULL COLLATE C
+one_time_tokens.purpose text NOT NULL COLLATE C
+one_time_tokens.hash bytea NOT NULL
+one_time_tokens.wrapped bytea NOT NULL
+one_time_tokens.created_at text NOT NULL COLLATE C
+one_time_tokens.expires_at text NOT NULL COLLATE C
 preferences.did text NOT NULL COLLATE C
 preferences.position bigint NOT NULL
 preferences.type text NOT NULL COLLATE C
@@ -157,6 +164,8 @@ issued_labels issued_labels_pkey PRIMARY KEY (label)
 keys keys_pkey PRIMARY KEY (subject, purpose)
 login_keys login_keys_pkey PRIMARY KEY (did, public_key)
 nodes nodes_pkey PRIMARY KEY (repo_id, lower_key, height)
+one_time_tokens one_time_tokens_hash_key UNIQUE (hash)
+one_time_tokens one_time_tokens_pkey PRIMARY KEY (did, purpose)
 preferences preferences_pkey PRIMARY KEY (did, "position")
 records records_pkey PRIMARY KEY (repo_id, path)
 refresh_tokens refresh_tokens_pkey PRIMARY KEY (jti)
@@ -172,6 +181,7 @@ used_assertions used_assertions_pkey PRIMARY KEY (id)
 CREATE UNIQUE INDEX account_policies_pkey ON public.account_policies USING btree (did);
 CREATE INDEX accounts_changed ON public.accounts USING btree (changed_at);
 CREATE INDEX accounts_created ON public.accounts USING btree (created_at, did);
+CREATE INDEX accounts_delete_after ON public.accounts USING btree (delete_after) WHERE (delete_after IS NOT NULL);
 CREATE UNIQUE INDEX accounts_email_key ON public.accounts USING btree (email);
 CREATE UNIQUE INDEX accounts_handle_key ON public.accounts USING btree (handle);
 CREATE UNIQUE INDEX accounts_pkey ON public.accounts USING btree (did);
@@ -197,6 +207,10 @@ CREATE UNIQUE INDEX keys_pkey ON public.keys USING btree (subject, purpose);
 CREATE UNIQUE INDEX login_keys_name ON public.login_keys USING btree (did, name) WHERE (revoked_at IS NULL);
 CREATE UNIQUE INDEX login_keys_pkey ON public.login_keys USING btree (did, public_key);
 CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (repo_id, lower_key, height);
+CREATE INDEX one_time_tokens_created ON public.one_time_tokens USING btree (created_at, did, purpose);
+CREATE INDEX one_time_tokens_expires ON public.one_time_tokens USING btree (expires_at);
+CREATE UNIQUE INDEX one_time_tokens_hash_key ON public.one_time_tokens USING btree (hash);
+CREATE UNIQUE INDEX one_time_tokens_pkey ON public.one_time_tokens USING btree (did, purpose);
 CREATE UNIQUE INDEX preferences_pkey ON public.preferences USING btree (did, "position");
 CREATE UNIQUE INDEX records_pkey ON public.records USING btree (repo_id, path);
 CREATE INDEX refresh_tokens_expires ON public.refresh_tokens USING btree (expires_at);

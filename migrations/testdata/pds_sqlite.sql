@@ -27,6 +27,7 @@ CREATE TABLE accounts (
 , invites_disabled_at TEXT, invite_note TEXT) STRICT, WITHOUT ROWID;
 CREATE INDEX accounts_changed ON accounts (changed_at);
 CREATE INDEX accounts_created ON accounts (created_at, did);
+CREATE INDEX accounts_delete_after ON accounts (delete_after) WHERE delete_after IS NOT NULL;
 CREATE TABLE app_passwords (
     did        TEXT NOT NULL,
     name       TEXT NOT NULL,
@@ -99,7 +100,7 @@ CREATE TABLE issued_labels (
     issued_at    TEXT NOT NULL,
     pds_endpoint TEXT,             -- when the account lives elsewhere now
     public_key   TEXT              -- its key there, as did:key
-) STRICT, WITHOUT ROWID;
+, handle TEXT) STRICT, WITHOUT ROWID;
 CREATE TABLE keys (
     subject    TEXT NOT NULL, -- a DID, or host
     purpose    TEXT NOT NULL, -- signing | rotation | host
@@ -128,6 +129,17 @@ CREATE TABLE nodes (
     block     BLOB NOT NULL,
     PRIMARY KEY (repo_id, lower_key, height)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE one_time_tokens (
+    did        TEXT NOT NULL,    -- '' stands for nobody, see account.RequestReset
+    purpose    TEXT NOT NULL,    -- plc_operation | delete_account | reset_password
+    hash       BLOB NOT NULL UNIQUE, -- SHA-256 over purpose and token (80 random bits)
+    wrapped    BLOB NOT NULL,    -- the token in an envelope by the master key, for the operator to hand over
+    created_at TEXT NOT NULL,
+    expires_at TEXT NOT NULL,
+    PRIMARY KEY (did, purpose)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX one_time_tokens_created ON one_time_tokens (created_at, did, purpose);
+CREATE INDEX one_time_tokens_expires ON one_time_tokens (expires_at);
 CREATE TABLE preferences (
     did      TEXT NOT NULL,
     position INTEGER NOT NULL, -- in the list that was put

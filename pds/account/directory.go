@@ -121,6 +121,9 @@ func (d *localDirectory) local(ctx context.Context, a Account) (*identity.Identi
 	}
 	ident := doc.identity()
 	ident.Handle = a.Handle // handle.invalid once deleted
+	if declared, err := ident.DeclaredHandle(); err != nil || declared != a.Handle {
+		ident.Handle = syntax.HandleInvalid // a moved account's handle elsewhere is not ours to confirm
+	}
 	return &ident, nil
 }
 

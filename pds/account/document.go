@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -96,6 +97,7 @@ type labelRow struct {
 	IssuedAt    string
 	PDSEndpoint *string `gorm:"column:pds_endpoint"`
 	PublicKey   *string
+	Handle      *string // when it lives elsewhere, and is called otherwise there
 }
 
 func (labelRow) TableName() string { return "issued_labels" }
@@ -167,43 +169,50 @@ func (s *Store) Document(ctx context.Context, did syntax.DID) (*Document, error)
 	if err != nil {
 		return nil, err
 	}
-	endpoint, public, err := s.whereAndWho(ctx, a)
+	home, public, err := s.homeOf(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("document of %s: %w", did, err)
 	}
 	doc := newDocument(did, KeyID, public)
-	if a.Status != Deleted {
-		doc.AlsoKnownAs = []string{"at://" + a.Handle.String()}
+	if !home.Handle.IsInvalidHandle() {
+		doc.AlsoKnownAs = []string{"at://" + home.Handle.String()}
 	}
-	doc.addService(PDSServiceID, pdsType, endpoint)
+	doc.addService(PDSServiceID, pdsType, home.Endpoint)
 	addAs(s.cache, s.cache.documents, did, doc, generation)
 	return doc.clone(), nil
 }
 
-// whereAndWho answers the endpoint and the key of a document: this host's,
-// unless a did:web was repointed.
-func (s *Store) whereAndWho(ctx context.Context, a Account) (string, atcrypto.PublicKey, error) {
+// homeOf answers what a document says of its home, and its key: this host and
+// the account here, unless a did:web was repointed.
+func (s *Store) homeOf(ctx context.Context, a Account) (Home, atcrypto.PublicKey, error) {
+	home := Home{Endpoint: s.cfg.PublicURL.String(), Handle: a.Handle}
 	if a.Identity == Web {
 		var label labelRow
 		if err := s.cfg.DB.Read.WithContext(ctx).Where("did = ?", string(a.DID)).Take(&label).Error; err != nil {
-			return "", nil, fmt.Errorf("find label: %w", err)
+			return Home{}, nil, fmt.Errorf("find label: %w", err)
 		}
 		if label.PDSEndpoint != nil {
+			home.Endpoint = *label.PDSEndpoint
+			if label.Handle != nil {
+				home.Handle = syntax.Handle(*label.Handle)
+			}
 			public, err := atcrypto.ParsePublicDIDKey(value(label.PublicKey))
-			return *label.PDSEndpoint, public, err
+			return home, public, err
 		}
 	}
 	row, err := s.findKey(ctx, s.cfg.DB.Read, string(a.DID), purposeSigning)
 	if err != nil {
-		return "", nil, err
+		return Home{}, nil, err
 	}
 	public, err := atcrypto.ParsePublicDIDKey(row.PublicKey)
-	return s.cfg.PublicURL.String(), public, err
+	return home, public, err
 }
 
 // HandleDID answers GET /.well-known/atproto-did on a Host header: the DID of
-// the active account with that handle, ErrNotFound for any other host. A handle
-// under another domain is answered too: that the request came here is DNS's word.
+// the account with that handle, if it is active or has moved away (nobody else
+// could then say that the handle is its), ErrNotFound for any other host. A
+// handle under another domain is answered too: that the request came here is
+// DNS's word.
 func (s *Store) HandleDID(ctx context.Context, host string) (syntax.DID, error) {
 	handle, err := ParseHandle(hostName(host))
 	if err != nil {
@@ -212,19 +221,26 @@ func (s *Store) HandleDID(ctx context.Context, host string) (syntax.DID, error) 
 	return s.activeDID(ctx, handle)
 }
 
-// RepointTx points the document of a did:web that was issued here at the host
-// its account moved to, inside the caller's transaction (tx): the DID is bound
-// to this host's name, so this host must go on saying where it lives. An empty
-// endpoint points it back here.
-func (s *Store) RepointTx(ctx context.Context, tx *gorm.DB, did syntax.DID, endpoint, didKey string) error {
-	if endpoint != "" {
-		if _, err := atcrypto.ParsePublicDIDKey(didKey); err != nil || !strings.HasPrefix(endpoint, "https://") || len(endpoint) > maxRepointURL {
-			return ErrRepoint
-		}
+// Home is where a did:web that was issued here lives.
+type Home struct {
+	Endpoint  string        // of its host; "": this host, and then there is no PublicKey
+	PublicKey string        // did:key that signs its repo there
+	Handle    syntax.Handle // that the document names; "": the account's here
+}
+
+// RepointTx points the document of a did:web that was issued here at its home,
+// inside the caller's transaction (tx): the DID is bound to this host's name,
+// so this host must go on saying where it lives, also when the account here is
+// deleted. ErrRepoint, ErrHandleInvalid; ErrNotFound for a DID that was not
+// issued here.
+func (s *Store) RepointTx(ctx context.Context, tx *gorm.DB, did syntax.DID, home Home) error {
+	if err := s.checkHome(&home); err != nil {
+		return err
 	}
 	tx = tx.WithContext(ctx)
-	updated := tx.Model(&labelRow{}).Where("did = ?", string(did)).
-		Updates(map[string]any{"pds_endpoint": optional(endpoint), "public_key": optional(didKey)})
+	updated := tx.Model(&labelRow{}).Where("did = ?", string(did)).Updates(map[string]any{
+		"pds_endpoint": optional(home.Endpoint), "public_key": optional(home.PublicKey), "handle": optional(string(home.Handle)),
+	})
 	if updated.Error != nil {
 		return fmt.Errorf("repoint %s: %w", did, updated.Error)
 	}
@@ -236,4 +252,56 @@ func (s *Store) RepointTx(ctx context.Context, tx *gorm.DB, did syntax.DID, endp
 		return fmt.Errorf("repoint %s: %w", did, err)
 	}
 	return nil
+}
+
+// checkHome refuses what no other host could follow: an address that is not a
+// host's, a key that is none.
+func (s *Store) checkHome(home *Home) error {
+	if home.Handle != "" {
+		handle, err := ParseHandle(string(home.Handle))
+		if err != nil {
+			return err
+		}
+		if !handle.AllowedTLD() && !s.cfg.DevLoopback || handle.IsInvalidHandle() {
+			return fmt.Errorf("%w: .%s is not for handles", ErrHandleInvalid, handle.TLD())
+		}
+		home.Handle = handle
+	}
+	if home.Endpoint == "" {
+		if home.PublicKey != "" || home.Handle != "" {
+			return fmt.Errorf("%w: a key or handle elsewhere needs the endpoint", ErrRepoint)
+		}
+		return nil
+	}
+	if _, err := atcrypto.ParsePublicDIDKey(home.PublicKey); err != nil {
+		return fmt.Errorf("%w: the key is not a P-256 or K-256 one as did:key", ErrRepoint)
+	}
+	endpoint, err := url.Parse(home.Endpoint)
+	if err != nil || len(home.Endpoint) > maxRepointURL || endpoint.Host == "" || endpoint.User != nil ||
+		strings.Trim(endpoint.Path, "/") != "" || endpoint.RawQuery != "" || endpoint.Fragment != "" {
+		return fmt.Errorf("%w: the endpoint is a scheme and a host, nothing else", ErrRepoint)
+	}
+	name := hostName(endpoint.Host)
+	if s.cfg.DevLoopback && isLoopback(name) && (endpoint.Scheme == "http" || endpoint.Scheme == "https") {
+		home.Endpoint = endpoint.Scheme + "://" + strings.ToLower(endpoint.Host)
+		return nil
+	}
+	if endpoint.Scheme != "https" {
+		return fmt.Errorf("%w: the endpoint is not https", ErrRepoint)
+	}
+	if _, err := syntax.ParseHandle(name); err != nil || name == s.cfg.PublicURL.Hostname() {
+		return fmt.Errorf("%w: %q is no public host name of another host", ErrRepoint, name)
+	}
+	home.Endpoint = "https://" + strings.ToLower(endpoint.Host)
+	return nil
+}
+
+func isLoopback(name string) bool {
+	ip := net.ParseIP(name)
+	return name == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// movedAway reports whether the did:web of an account lives elsewhere.
+func (s *Store) movedAway(ctx context.Context, did syntax.DID) (bool, error) {
+	return exists(ctx, s.cfg.DB.Read, "issued_labels", "did = ? AND pds_endpoint IS NOT NULL", string(did))
 }

@@ -61,6 +61,10 @@ var (
 	// ErrPLCUnavailable: the PLC directory did not answer as one (502 UpstreamFailure).
 	ErrPLCUnavailable = errors.New("plc directory unavailable")
 
+	// ErrNoRotation: this host's key is not among the rotation keys of the DID
+	// (400 InvalidRequest).
+	ErrNoRotation = errors.New("the rotation keys of the did do not include this host's")
+
 	// ErrKeyUnavailable: the private key was destroyed or never here.
 	ErrKeyUnavailable = errors.New("signing key unavailable")
 	// ErrMasterKey: what is stored was wrapped by another master key, or was
@@ -91,5 +95,5 @@ var (
 	// (400 InvalidRequest).
 	ErrPreferences = errors.New("want at most 1000 preferences, each an object with a $type")
 	// ErrRepoint: the new host or key of a did:web does not parse (400 InvalidRequest).
-	ErrRepoint = errors.New("want an https URL and a did:key")
+	ErrRepoint = errors.New("want the https URL of another host and the did:key of its signing key")
 )

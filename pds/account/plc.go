@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -178,40 +179,60 @@ func (s *Store) genesis(ctx context.Context, handle syntax.Handle, signing atcry
 	return op, op.Sign(rotation)
 }
 
-// UpdatePLC makes, signs and submits the next operation of a did:plc that this
-// host has a rotation key of: mutate changes a copy of the last one. It is for
-// renaming and for moving; the caller emits the #identity event.
+// SignPLC makes and signs the next operation of a did:plc that this host has a
+// rotation key of: mutate changes a copy of the last one. Nothing is submitted.
+// ErrNoRotation when this host may not sign for the DID.
 //
 // The operations before are verified from the genesis on, since what is carried
 // over from the last one is signed again: a directory that lies must not get
 // its own rotation keys signed by ours.
-func (s *Store) UpdatePLC(ctx context.Context, did syntax.DID, mutate func(*PLCOperation)) error {
+func (s *Store) SignPLC(ctx context.Context, did syntax.DID, mutate func(*PLCOperation)) (*PLCOperation, error) {
 	log, err := s.plc.log(ctx, did)
 	if err != nil {
-		return fmt.Errorf("update %s: %w", did, err)
+		return nil, fmt.Errorf("sign operation of %s: %w", did, err)
 	}
 	if err := verifyPLCLog(did, log); err != nil {
-		return fmt.Errorf("update %s: %w: %w", did, ErrPLCUnavailable, err)
+		return nil, fmt.Errorf("sign operation of %s: %w: %w", did, ErrPLCUnavailable, err)
 	}
 	op := log[len(log)-1]
 	prev, err := op.CID()
 	if err != nil {
-		return fmt.Errorf("update %s: %w", did, err)
+		return nil, fmt.Errorf("sign operation of %s: %w", did, err)
 	}
 	rotation, err := s.RotationKey(ctx)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	public, err := rotation.PublicKey()
+	if err != nil {
+		return nil, fmt.Errorf("rotation key: %w", err)
+	}
+	if !slices.Contains(op.RotationKeys, public.DIDKey()) {
+		return nil, fmt.Errorf("sign operation of %s: %w", did, ErrNoRotation)
 	}
 	mutate(&op)
 	link := prev.String()
 	op.Type, op.Prev, op.Sig, op.created = plcOperationType, &link, "", nil
-	if err := op.Sign(rotation); err != nil {
-		return err
-	}
-	if err := s.plc.submit(ctx, did, &op); err != nil {
+	return &op, op.Sign(rotation)
+}
+
+// SubmitPLC sends a signed operation of a DID to the directory, which judges
+// it. ErrPLCRefused, ErrPLCUnavailable.
+func (s *Store) SubmitPLC(ctx context.Context, did syntax.DID, op *PLCOperation) error {
+	if err := s.plc.submit(ctx, did, op); err != nil {
 		return fmt.Errorf("update %s: %w", did, err)
 	}
 	return nil
+}
+
+// UpdatePLC signs and submits the next operation of a did:plc, as SignPLC has
+// it. The caller emits the #identity event.
+func (s *Store) UpdatePLC(ctx context.Context, did syntax.DID, mutate func(*PLCOperation)) error {
+	op, err := s.SignPLC(ctx, did, mutate)
+	if err != nil {
+		return err
+	}
+	return s.SubmitPLC(ctx, did, op)
 }
 
 // plcClient speaks to one PLC directory.

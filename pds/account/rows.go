@@ -177,8 +177,8 @@ func (s *Store) GetByHandle(ctx context.Context, handle syntax.Handle) (Account,
 }
 
 // ResolveHandle answers the DID of an active account with a handle under a
-// domain of this host: that of a deactivated or taken down one does not
-// resolve, and whose a handle under another domain is, DNS says and not our
+// domain of this host, or of one that moved away and keeps it: that of a
+// deactivated or taken down one does not resolve, and whose a handle under another domain is, DNS says and not our
 // rows. ErrNotFound otherwise.
 func (s *Store) ResolveHandle(ctx context.Context, handle syntax.Handle) (syntax.DID, error) {
 	if !s.OwnsDomain(handle) {
@@ -192,10 +192,16 @@ func (s *Store) activeDID(ctx context.Context, handle syntax.Handle) (syntax.DID
 	if err != nil {
 		return "", err
 	}
-	if !a.Active() {
-		return "", ErrNotFound
+	if a.Active() {
+		return a.DID, nil
 	}
-	return a.DID, nil
+	if a.Status == Deactivated && a.Identity == Web {
+		moved, err := s.movedAway(ctx, a.DID)
+		if err != nil || moved {
+			return a.DID, err
+		}
+	}
+	return "", ErrNotFound
 }
 
 // List answers at most limit (1 to 1000) accounts in the order of creation,

@@ -448,7 +448,7 @@ func (s *Store) endSessionsTx(tx *gorm.DB, condition string, args ...any) (sids 
 const pruneBatch = 1000
 
 // Prune removes refresh tokens and sessions that nothing can use any more, and
-// assertions that are past their time. Run does it every hour.
+// assertions and one-time tokens that are past their time. Run does it every hour.
 func (s *Store) Prune(ctx context.Context) error {
 	now := s.cfg.Now()
 	for _, dead := range []struct{ table, key, condition string }{
@@ -458,6 +458,7 @@ func (s *Store) Prune(ctx context.Context) error {
 		// An ended session is remembered until the last access token of it is dead.
 		{"sessions", "sid", "ended_at <= ?"},
 		{"used_assertions", "id", "expires_at <= ?"},
+		{"one_time_tokens", "hash", "expires_at <= ?"},
 	} {
 		before := migrations.FormatTime(now.Add(-AccessLifetime - pollOverlap))
 		query := fmt.Sprintf("DELETE FROM %[1]s WHERE %[2]s IN (SELECT %[2]s FROM %[1]s WHERE %[3]s LIMIT %[4]d)", dead.table, dead.key, dead.condition, pruneBatch)

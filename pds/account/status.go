@@ -45,7 +45,7 @@ func (s *Store) ActivateTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Ac
 }
 
 // DeactivateTx deactivates: the account signs in, but neither writes nor is
-// read. deleteAfter, if not nil, says when it may be deleted.
+// read. deleteAfter, if not nil, says when it is to be deleted (DeletionsDue).
 func (s *Store) DeactivateTx(ctx context.Context, tx *gorm.DB, did syntax.DID, deleteAfter *time.Time) (Account, error) {
 	var after *string
 	if deleteAfter != nil {
@@ -87,8 +87,9 @@ func (s *Store) LiftSuspensionTx(ctx context.Context, tx *gorm.DB, did syntax.DI
 }
 
 // DeleteTx deletes for good: the handle is given up (that of a did:web stays
-// reserved), e-mail, password, app passwords, login keys, preferences and the private key
-// are erased, sessions end. The DID, its public key and the times stay.
+// reserved), e-mail, password, app passwords, login keys, one-time tokens,
+// preferences and the private key are erased, sessions end. The DID, its public
+// key and the times stay.
 func (s *Store) DeleteTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Account, error) {
 	now := s.nowText()
 	a, err := s.change(ctx, tx, did, map[string]any{
@@ -103,6 +104,7 @@ func (s *Store) DeleteTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Acco
 		"UPDATE keys SET wrapped = NULL WHERE subject = ?",
 		"DELETE FROM app_passwords WHERE did = ?",
 		"DELETE FROM login_keys WHERE did = ?",
+		"DELETE FROM one_time_tokens WHERE did = ?",
 		"DELETE FROM account_policies WHERE did = ?",
 		"DELETE FROM preferences WHERE did = ?",
 	} {
@@ -145,11 +147,19 @@ func (s *Store) SetHandleTx(ctx context.Context, tx *gorm.DB, did syntax.DID, ha
 
 // SetPassword replaces the password and ends every session of the account.
 func (s *Store) SetPassword(ctx context.Context, did syntax.DID, password string) error {
+	return s.setPassword(ctx, did, password, func(*gorm.DB) error { return nil })
+}
+
+// setPassword does first, in the same transaction, what allows it.
+func (s *Store) setPassword(ctx context.Context, did syntax.DID, password string, allow func(tx *gorm.DB) error) error {
 	phc, err := s.hasher.hash(ctx, password)
 	if err != nil {
 		return fmt.Errorf("set password of %s: %w", did, err)
 	}
 	err = s.endSessions(ctx, func(tx *gorm.DB) error {
+		if err := allow(tx); err != nil {
+			return err
+		}
 		_, err := s.change(ctx, tx, did, map[string]any{"password": phc, "password_set_at": s.nowText()})
 		return err
 	}, "did = ?", string(did))

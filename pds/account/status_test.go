@@ -124,7 +124,9 @@ func TestRepoint(t *testing.T) {
 		s := newStore(t, db)
 		did := mustCreate(t, s, db, "alice.test").DID
 		repoint := func(endpoint, key string) error {
-			return inTx(t, s, db, did, func(ctx context.Context, tx *gorm.DB) error { return s.RepointTx(ctx, tx, did, endpoint, key) })
+			return inTx(t, s, db, did, func(ctx context.Context, tx *gorm.DB) error {
+				return s.RepointTx(ctx, tx, did, account.Home{Endpoint: endpoint, PublicKey: key})
+			})
 		}
 		const key = "did:key:zQ3shZc2QzApp2oymGvQbzP8eKheVshBHbU4ZYjeXqwSKEn6N" // atproto's did:key test fixture
 		require.ErrorIs(t, repoint("http://new.example", key), account.ErrRepoint)

@@ -46,6 +46,7 @@ type Config struct {
 	HTTPClient     *http.Client // to the PLC directory; default: 10 s, no redirects
 	InviteRequired bool         // an account needs an invite unless an admin makes it
 	KeyKind        KeyKind      // default P256
+	DevLoopback    bool         // development and tests: a did:web may move to http on loopback
 
 	PasswordWorkers int              // hashes at once; default one per two cores
 	Now             func() time.Time // default time.Now
