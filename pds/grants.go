@@ -110,6 +110,18 @@ func mayRename(v xrpc.Viewer) error {
 	return beyondScope("the handle", "identity:handle")
 }
 
+// ownsIdentity judges what takes the identity itself elsewhere: the main
+// password, or a scope that names all of it.
+func ownsIdentity(v xrpc.Viewer) error {
+	if v.Grants == nil {
+		return fullAccess(v)
+	}
+	if !v.Grants.Identity("*") {
+		return beyondScope("the identity", "identity:*")
+	}
+	return notTakenDown(v)
+}
+
 // unscoped refuses a scoped credential what no permission is made for.
 func unscoped(v xrpc.Viewer) error {
 	if v.Grants == nil {

@@ -20,7 +20,7 @@ const moveIdentityMethod syntax.NSID = "garden.herbarium.moveIdentity"
 // document is served here for ever, so this host has to name the next one.
 func (p *PDS) registerMove(s *xrpc.Server) error {
 	return errors.Join(
-		xrpc.Procedure(s, moveIdentityMethod, xrpc.AccessToken, p.moveIdentity),
+		xrpc.Procedure(s, moveIdentityMethod, xrpc.AccessToken, p.moveIdentity, xrpc.JudgesGrants()),
 		xrpc.Procedure(s, "garden.herbarium.admin.moveIdentity", xrpc.AdminOnly, p.adminMoveIdentity),
 	)
 }
@@ -37,7 +37,7 @@ type moveIdentityOutput struct {
 }
 
 func (p *PDS) moveIdentity(ctx context.Context, v xrpc.Viewer, in newHome) (*moveIdentityOutput, error) {
-	if err := fullAccess(v); err != nil {
+	if err := ownsIdentity(v); err != nil {
 		return nil, err
 	}
 	return p.move(ctx, v.DID, in)

@@ -27,16 +27,11 @@ func (p *PDS) registerOwner(s *xrpc.Server) error {
 	)
 }
 
-// requestToken makes a token for a step of the account's own.
-func (p *PDS) requestToken(ctx context.Context, v xrpc.Viewer, purpose account.Purpose) error {
-	if err := fullAccess(v); err != nil {
-		return err
-	}
-	return p.accounts.RequestToken(ctx, v.DID, purpose)
-}
-
 func (p *PDS) requestAccountDelete(ctx context.Context, v xrpc.Viewer, _ xrpc.None) (*xrpc.None, error) {
-	return &xrpc.None{}, p.requestToken(ctx, v, account.DeletingAccount)
+	if err := fullAccess(v); err != nil {
+		return nil, err
+	}
+	return &xrpc.None{}, p.accounts.RequestToken(ctx, v.DID, account.DeletingAccount)
 }
 
 type deleteAccountInput struct {

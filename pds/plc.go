@@ -19,9 +19,9 @@ import (
 
 func (p *PDS) registerPLC(s *xrpc.Server) error {
 	return errors.Join(
-		xrpc.Procedure(s, "com.atproto.identity.requestPlcOperationSignature", xrpc.AccessToken, p.requestPlcOperationSignature),
-		xrpc.Procedure(s, "com.atproto.identity.signPlcOperation", xrpc.AccessToken, p.signPlcOperation),
-		xrpc.Procedure(s, "com.atproto.identity.submitPlcOperation", xrpc.AccessToken, p.submitPlcOperation),
+		xrpc.Procedure(s, "com.atproto.identity.requestPlcOperationSignature", xrpc.AccessToken, p.requestPlcOperationSignature, xrpc.JudgesGrants()),
+		xrpc.Procedure(s, "com.atproto.identity.signPlcOperation", xrpc.AccessToken, p.signPlcOperation, xrpc.JudgesGrants()),
+		xrpc.Procedure(s, "com.atproto.identity.submitPlcOperation", xrpc.AccessToken, p.submitPlcOperation, xrpc.JudgesGrants()),
 	)
 }
 
@@ -37,7 +37,10 @@ func (p *PDS) requestPlcOperationSignature(ctx context.Context, v xrpc.Viewer, _
 	if err := hasPLC(v.DID); err != nil {
 		return nil, err
 	}
-	return &xrpc.None{}, p.requestToken(ctx, v, account.SigningPLC)
+	if err := ownsIdentity(v); err != nil {
+		return nil, err
+	}
+	return &xrpc.None{}, p.accounts.RequestToken(ctx, v.DID, account.SigningPLC)
 }
 
 type signPlcOperationInput struct {
@@ -59,7 +62,7 @@ func (p *PDS) signPlcOperation(ctx context.Context, v xrpc.Viewer, in signPlcOpe
 	if err := hasPLC(v.DID); err != nil {
 		return nil, err
 	}
-	if err := fullAccess(v); err != nil {
+	if err := ownsIdentity(v); err != nil {
 		return nil, err
 	}
 	var methods map[string]string
@@ -119,6 +122,11 @@ type submitPlcOperationInput struct {
 func (p *PDS) submitPlcOperation(ctx context.Context, v xrpc.Viewer, in submitPlcOperationInput) (*xrpc.None, error) {
 	if err := hasPLC(v.DID); err != nil {
 		return nil, err
+	}
+	if v.Grants != nil {
+		if err := ownsIdentity(v); err != nil {
+			return nil, err
+		}
 	}
 	if err := notTakenDown(v); err != nil {
 		return nil, err
