@@ -17,6 +17,7 @@ import (
 var open = []string{
 	"/", "/robots.txt", "/livez", "/readyz", "/xrpc/_health",
 	"/.well-known/atproto-did", "/.well-known/did.json",
+	"/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server", "/oauth/", // 404: TestNoOAuth
 	"/tls-check", // says no more than atproto-did does, to the TLS proxy in front
 	"/xrpc/com.atproto.server.describeServer",
 	"/xrpc/com.atproto.server.createAccount",
@@ -154,6 +155,28 @@ func TestPlainRoutes(t *testing.T) {
 		require.Equal(t, 404, h.do(t, "GET", "/tls-check?domain=nobody.test", "", nil).Status)
 		require.Equal(t, 404, h.do(t, "GET", "/tls-check", "", nil).Status)
 	})
+}
+
+func TestNoOAuth(t *testing.T) {
+	for _, visibility := range []xrpc.Visibility{xrpc.Team, xrpc.Public} {
+		t.Run(string(visibility), func(t *testing.T) {
+			eachHost(t, setting{visibility: visibility}, func(t *testing.T, h *host) {
+				for _, path := range []string{
+					"/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server",
+					"/oauth/par", "/oauth/authorize", "/oauth/authorize/redirect", "/oauth/token", "/oauth/revoke", "/oauth/jwks",
+				} {
+					for _, verb := range []string{"GET", "POST"} {
+						r := h.do(t, verb, path, "", nil)
+						require.Contains(t, r.refused(t, 404, "NotFound"), "createSession")
+						require.Equal(t, "*", r.Header.Get("Access-Control-Allow-Origin"), "a browser's client may read that")
+					}
+					require.Equal(t, 404, h.do(t, "HEAD", path, "", nil).Status)
+				}
+				h.do(t, "GET", "/account", "", nil).refused(t, 404, "NotFound")
+				h.do(t, "POST", "/robots.txt", "", nil).refused(t, 405, "InvalidRequest")
+			})
+		})
+	}
 }
 
 func TestHealthTellsOfALostDatabase(t *testing.T) {

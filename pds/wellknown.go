@@ -43,7 +43,17 @@ func (p *PDS) registerPlain(s *xrpc.Server) error {
 	} {
 		errs = append(errs, s.Route(http.MethodGet, r.path, xrpc.Open, r.handle), s.Route(http.MethodHead, r.path, xrpc.Open, r.handle))
 	}
+	for _, path := range []string{"/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server", "/oauth/*"} {
+		for _, verb := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+			errs = append(errs, s.Route(verb, path, xrpc.Open, noOAuth))
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// noOAuth tells clients that look for OAuth first to sign in with a password.
+func noOAuth(context.Context, *xrpc.Call) error {
+	return xrpc.Errorf(http.StatusNotFound, "NotFound", "OAuth is not offered here; sign in with com.atproto.server.createSession and an app password")
 }
 
 func text(body string) xrpc.Handler {

@@ -19,7 +19,8 @@ import (
 // (the design's list; OPTIONS aside). The answer of /tls-check says no more
 // than atproto-did does.
 var openRoutes = []string{
-	"/", "/.well-known/atproto-did", "/.well-known/did.json", "/livez", "/readyz", "/robots.txt", "/tls-check",
+	"/", "/.well-known/atproto-did", "/.well-known/did.json",
+	"/.well-known/oauth-authorization-server", "/.well-known/oauth-protected-resource", "/livez", "/oauth/*", "/readyz", "/robots.txt", "/tls-check",
 	"/xrpc/_health",
 	"/xrpc/com.atproto.identity.resolveHandle",
 	"/xrpc/com.atproto.server.createAccount",
