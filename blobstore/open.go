@@ -15,6 +15,7 @@ import (
 //	    ?endpoint=URL         its address; without it, AWS's for the region
 //	    &region=NAME          else the AWS chain's; us-east-1 when an endpoint is given
 //	    &path_style=true      the bucket in the path, not in the host name
+//	    &public_endpoint=URL  its address for clients, when that is another: see PresignGet
 //
 // Credentials come from the AWS chain (environment, shared files, instance role)
 // and never from the specification, which is shown in logs and on pages. An unknown
@@ -65,6 +66,8 @@ func parseS3(spec string) (S3Config, error) {
 		switch name {
 		case "endpoint":
 			c.Endpoint = value
+		case "public_endpoint":
+			c.PublicEndpoint = value
 		case "region":
 			c.Region = value
 		case "path_style":

@@ -31,15 +31,23 @@ type S3Config struct {
 	Endpoint  string // http or https URL; empty for AWS
 	Region    string // empty for the AWS chain's, or us-east-1 with an Endpoint
 	PathStyle bool   // the bucket in the path of the URL, as most servers other than AWS want
+	// PublicEndpoint is the http or https URL under which clients reach the same
+	// store, for the URLs of PresignGet; empty when that is Endpoint.
+	PublicEndpoint string
 }
 
-// S3 is a Bucket in an S3-compatible store. A Put is one request (which AWS takes
-// up to 5 GiB) with the SHA-256 in the signed header x-amz-checksum-sha256, so that the server compares
-// it with what arrived; whether it did shows in its answer, which is compared too.
+// S3 is a Bucket in an S3-compatible store. A Put of up to 256 MiB is one request
+// with the SHA-256 in the signed header x-amz-checksum-sha256, so that the server
+// compares it with what arrived; whether it did shows in its answer, which is
+// compared too. What is larger goes in parts: see putParts.
 type S3 struct {
 	client *s3.Client
+	public *s3.Client // signs URLs for PublicEndpoint
 	bucket string
 	prefix string // "" or ending in a slash
+
+	multipartAbove, partSize int64 // bytes
+	multiparts               chan struct{}
 }
 
 // OpenS3 makes the client. It takes credentials from the AWS chain and asks the
@@ -55,10 +63,10 @@ func OpenS3(ctx context.Context, c S3Config) (*S3, error) {
 		}
 		prefix = c.Prefix + "/"
 	}
-	if c.Endpoint != "" {
-		u, err := url.Parse(c.Endpoint)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("blobstore: endpoint of s3://%s is no http URL: %q", c.Bucket, c.Endpoint)
+	for name, endpoint := range map[string]string{"endpoint": c.Endpoint, "public_endpoint": c.PublicEndpoint} {
+		u, err := url.Parse(endpoint)
+		if endpoint != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+			return nil, fmt.Errorf("blobstore: %s of s3://%s is no http URL: %q", name, c.Bucket, endpoint)
 		}
 	}
 	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithRetryMaxAttempts(s3Attempts)}
@@ -85,7 +93,14 @@ func OpenS3(ctx context.Context, c S3Config) (*S3, error) {
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	})
-	return &S3{client: client, bucket: c.Bucket, prefix: prefix}, nil
+	public := client
+	if c.PublicEndpoint != "" {
+		public = s3.New(client.Options(), func(o *s3.Options) { o.BaseEndpoint = aws.String(c.PublicEndpoint) })
+	}
+	return &S3{
+		client: client, public: public, bucket: c.Bucket, prefix: prefix,
+		multipartAbove: multipartAbove, partSize: partSize, multiparts: make(chan struct{}, multipartsAtOnce),
+	}, nil
 }
 
 // Put implements Bucket.
@@ -100,6 +115,12 @@ func (b *S3) Put(ctx context.Context, key string, r io.ReadSeeker, size int64, s
 	}
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return fmt.Errorf("put %s: %w", key, err)
+	}
+	if size > b.multipartAbove {
+		if err := b.putParts(ctx, key, r, size, sha256); err != nil {
+			return fmt.Errorf("put %s in parts: %w", key, err)
+		}
+		return nil
 	}
 	checksum := base64.StdEncoding.EncodeToString(sha256[:])
 	// The digest is known: the signer need not read the body to hash it again.
