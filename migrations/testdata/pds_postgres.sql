@@ -21,8 +21,18 @@ accounts.suspended_at text
 accounts.takendown_at text
 accounts.takedown_ref text
 accounts.deleted_at text
+accounts.expires_at text COLLATE C
+accounts.disabled_at text COLLATE C
+accounts.held bigint NOT NULL DEFAULT 0
 accounts.invites_disabled_at text COLLATE C
 accounts.invite_note text COLLATE C
+agents.did text NOT NULL COLLATE C
+agents.display_name text NOT NULL COLLATE C
+agents.owner text NOT NULL COLLATE C
+agents.class_uri text COLLATE C
+agents.class_cid text COLLATE C
+agents.created_at text NOT NULL COLLATE C
+agents.changed_at text NOT NULL COLLATE C
 app_passwords.did text NOT NULL COLLATE C
 app_passwords.name text NOT NULL COLLATE C
 app_passwords.hash bytea NOT NULL
@@ -148,6 +158,7 @@ account_policies account_policies_pkey PRIMARY KEY (did)
 accounts accounts_email_key UNIQUE (email)
 accounts accounts_handle_key UNIQUE (handle)
 accounts accounts_pkey PRIMARY KEY (did)
+agents agents_pkey PRIMARY KEY (did)
 app_passwords app_passwords_pkey PRIMARY KEY (did, name)
 awaited_blobs awaited_blobs_pkey PRIMARY KEY (repo_id, cid, path)
 blob_refs blob_refs_pkey PRIMARY KEY (repo_id, cid, path)
@@ -182,9 +193,13 @@ CREATE UNIQUE INDEX account_policies_pkey ON public.account_policies USING btree
 CREATE INDEX accounts_changed ON public.accounts USING btree (changed_at);
 CREATE INDEX accounts_created ON public.accounts USING btree (created_at, did);
 CREATE INDEX accounts_delete_after ON public.accounts USING btree (delete_after) WHERE (delete_after IS NOT NULL);
+CREATE INDEX accounts_due ON public.accounts USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (deactivated_at IS NULL) AND (deleted_at IS NULL));
 CREATE UNIQUE INDEX accounts_email_key ON public.accounts USING btree (email);
 CREATE UNIQUE INDEX accounts_handle_key ON public.accounts USING btree (handle);
 CREATE UNIQUE INDEX accounts_pkey ON public.accounts USING btree (did);
+CREATE INDEX agents_created ON public.agents USING btree (created_at, did);
+CREATE INDEX agents_owner ON public.agents USING btree (owner, created_at, did);
+CREATE UNIQUE INDEX agents_pkey ON public.agents USING btree (did);
 CREATE UNIQUE INDEX app_passwords_pkey ON public.app_passwords USING btree (did, name);
 CREATE INDEX awaited_blobs_by_path ON public.awaited_blobs USING btree (repo_id, path);
 CREATE UNIQUE INDEX awaited_blobs_pkey ON public.awaited_blobs USING btree (repo_id, cid, path);

@@ -24,10 +24,22 @@ CREATE TABLE accounts (
     takendown_at    TEXT,
     takedown_ref    TEXT,
     deleted_at      TEXT
-, invites_disabled_at TEXT, invite_note TEXT) STRICT, WITHOUT ROWID;
+, expires_at TEXT, disabled_at TEXT, held INTEGER NOT NULL DEFAULT 0, invites_disabled_at TEXT, invite_note TEXT) STRICT, WITHOUT ROWID;
 CREATE INDEX accounts_changed ON accounts (changed_at);
 CREATE INDEX accounts_created ON accounts (created_at, did);
 CREATE INDEX accounts_delete_after ON accounts (delete_after) WHERE delete_after IS NOT NULL;
+CREATE INDEX accounts_due ON accounts (expires_at) WHERE expires_at IS NOT NULL AND deactivated_at IS NULL AND deleted_at IS NULL;
+CREATE TABLE agents (
+    did          TEXT PRIMARY KEY,
+    display_name TEXT NOT NULL, -- '' if none
+    owner        TEXT NOT NULL, -- who answers for it, in the operator's words; '' if nobody is named
+    class_uri    TEXT,          -- the class record that it was made from
+    class_cid    TEXT,
+    created_at   TEXT NOT NULL,
+    changed_at   TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX agents_created ON agents (created_at, did);
+CREATE INDEX agents_owner ON agents (owner, created_at, did);
 CREATE TABLE app_passwords (
     did        TEXT NOT NULL,
     name       TEXT NOT NULL,

@@ -49,12 +49,27 @@ type Account struct {
 	TakedownRef    string
 	DeletedAt      *time.Time
 
-	InvitesDisabled bool   // it gets no new invite codes
-	InviteNote      string // the operator's reason
+	InvitesDisabled bool       // it gets no new invite codes
+	InviteNote      string     // the operator's reason
+	ExpiresAt       *time.Time // agents only: held from then on
+	DisabledAt      *time.Time // agents only: held since then, by the operator
 }
 
 // Active reports whether the account may write and its repo may be read.
 func (a Account) Active() bool { return a.Status == Active }
+
+// Held says why an agent may neither sign in nor use a token at a time:
+// ErrAgentDisabled, ErrAgentExpired, or nil. It holds from the moment of the expiry, also
+// before ExpireTx has deactivated the account.
+func (a Account) Held(now time.Time) error {
+	switch {
+	case a.DisabledAt != nil:
+		return ErrAgentDisabled
+	case a.ExpiresAt != nil && !a.ExpiresAt.After(now):
+		return ErrAgentExpired
+	}
+	return nil
+}
 
 // HostedStatus is the status as getSession and getRepoStatus send it: "" for
 // an active account.
@@ -65,8 +80,8 @@ func (a Account) HostedStatus() string {
 	return string(a.Status)
 }
 
-// Position is where a list of accounts, sessions or invites goes on: after
-// the item of that time and key (a DID, sid or code). The zero value is the
+// Position is where a list of accounts, agents or invites goes on: after
+// the item of that time and key (a DID or code). The zero value is the
 // beginning.
 type Position struct {
 	At  time.Time

@@ -101,7 +101,19 @@ func printableName(s string) bool {
 
 // CreateAppPassword makes an app password and answers it, this once. ErrScope
 // and ErrExpiry for what it is not to be, ErrNameTaken, ErrTooMany.
-func (s *Store) CreateAppPassword(ctx context.Context, did syntax.DID, params AppPasswordParams) (AppPassword, string, error) {
+func (s *Store) CreateAppPassword(ctx context.Context, did syntax.DID, params AppPasswordParams) (app AppPassword, password string, err error) {
+	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
+		app, password, err = s.CreateAppPasswordTx(ctx, tx, did, params)
+		return err
+	})
+	if err != nil {
+		return AppPassword{}, "", err
+	}
+	return app, password, nil
+}
+
+// CreateAppPasswordTx is CreateAppPassword inside the caller's transaction (tx).
+func (s *Store) CreateAppPasswordTx(ctx context.Context, tx *gorm.DB, did syntax.DID, params AppPasswordParams) (AppPassword, string, error) {
 	if len(params.Name) > maxNameLength || !printableName(params.Name) {
 		return AppPassword{}, "", ErrNameInvalid
 	}
@@ -118,28 +130,29 @@ func (s *Store) CreateAppPassword(ctx context.Context, did syntax.DID, params Ap
 		return AppPassword{}, "", err
 	}
 	row := appPasswordRow{DID: string(did), Name: params.Name, Hash: hashAppPassword(did, password), Scope: string(scope), CreatedAt: s.nowText(), ExpiresAt: expires}
-	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
-		if alive, err := exists(ctx, tx, "accounts", "did = ? AND deleted_at IS NULL", string(did)); err != nil || !alive {
-			return errors.Join(err, ErrNotFound)
-		}
-		var count int64
-		if err := tx.Model(&appPasswordRow{}).Where("did = ?", string(did)).Count(&count).Error; err != nil {
-			return err
-		}
-		if count >= maxAppPasswords {
-			return ErrTooMany
-		}
-		created := tx.Clauses(clause.OnConflict{DoNothing: true}).Create(&row)
-		if created.Error == nil && created.RowsAffected == 0 {
-			return ErrNameTaken
-		}
-		return created.Error
-	})
-	if err != nil {
+	if err := row.insert(ctx, tx.WithContext(ctx)); err != nil {
 		return AppPassword{}, "", fmt.Errorf("create app password of %s: %w", did, err)
 	}
 	app, err := row.appPassword()
 	return app, password, err
+}
+
+func (r *appPasswordRow) insert(ctx context.Context, tx *gorm.DB) error {
+	if alive, err := exists(ctx, tx, "accounts", "did = ? AND deleted_at IS NULL", r.DID); err != nil || !alive {
+		return errors.Join(err, ErrNotFound)
+	}
+	var count int64
+	if err := tx.Model(&appPasswordRow{}).Where("did = ?", r.DID).Count(&count).Error; err != nil {
+		return err
+	}
+	if count >= maxAppPasswords {
+		return ErrTooMany
+	}
+	created := tx.Clauses(clause.OnConflict{DoNothing: true}).Create(r)
+	if created.Error == nil && created.RowsAffected == 0 {
+		return ErrNameTaken
+	}
+	return created.Error
 }
 
 // RotateAppPassword makes another secret for an app password, answers it, this

@@ -1,10 +1,10 @@
 // Package account owns who lives on this host: accounts and their status,
 // handles, passwords, app passwords and login keys, sessions and their tokens,
-// invites, the keys that sign for an account, what the operator lets it write,
-// DID documents and did:plc operations.
+// invites, the keys that sign for an account, what the operator lets it write
+// and says of those that are agents, DID documents and did:plc operations.
 //
-// Hides: the tables of 00004_accounts.sql, 00005_login_keys.sql and
-// 00010_account_policies.sql, argon2id and its queue, the form of session
+// Hides: the tables of 00004_accounts.sql, 00005_login_keys.sql,
+// 00009_agents.sql and 00010_account_policies.sql, argon2id and its queue, the form of session
 // tokens, the envelope that keys are wrapped in, the caches that let a request
 // be authenticated without a database read, and which DIDs are answered from
 // the database instead of the network.
@@ -14,8 +14,10 @@
 // wrapped by the master key, and is destroyed with its account; a password is
 // never compared in less time for an account that does not exist; what ends a
 // session (sign-out, password change, revoked app password, removed login key)
-// is obeyed by every replica within PollEvery; an assertion opens one session; a
-// secret has no printable form.
+// is obeyed by every replica within PollEvery; an assertion opens one session; an
+// agent that is disabled or past its expiry is out at that moment, and what
+// that closed, and nothing else, is open again when it ends; a secret has no
+// printable form.
 //
 // Does not: speak XRPC (pds maps the errors of errors.go to names), keep
 // repos, emit events, send mail, enforce a policy (pds and repostore do).

@@ -15,6 +15,15 @@ var (
 	ErrTakenDown = errors.New("account has been taken down")
 	// ErrSuspended: the account is suspended (401 AccountTakedown).
 	ErrSuspended = errors.New("account is suspended")
+	// ErrAgentExpired: the agent's time is over (401 AccountDeactivated).
+	ErrAgentExpired = errors.New("agent has expired")
+	// ErrAgentDisabled: the operator has disabled the agent (401 AccountDeactivated).
+	ErrAgentDisabled = errors.New("agent is disabled")
+	// ErrNotAgent: the account is no agent, or there is none (400 NotFound).
+	ErrNotAgent = errors.New("agent not found")
+	// ErrAgentInvalid: what is said of an agent is too long or does not fit (400
+	// InvalidRequest, with its words).
+	ErrAgentInvalid = errors.New("the agent is not valid")
 	// ErrStatus: the change does not fit the status of the account, such as
 	// activating one that is taken down (400 InvalidRequest).
 	ErrStatus = errors.New("account status does not allow this")

@@ -17,7 +17,8 @@ import (
 // wrong password, after the same work; ErrExpired that to an app password whose
 // time is over. A taken down account gets ErrTakenDown, or with allowTakendown a
 // session of ScopeTakendown, unless the credential's scope is made of
-// permissions; a deactivated one signs in.
+// permissions; a deactivated one signs in, an agent that is held does not
+// (ErrAgentExpired, ErrAgentDisabled).
 func (s *Store) Login(ctx context.Context, identifier, password string, allowTakendown bool) (Account, Tokens, error) {
 	row, err := s.findByIdentifier(ctx, identifier)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -29,6 +30,9 @@ func (s *Store) Login(ctx context.Context, identifier, password string, allowTak
 	}
 	a, err := row.account()
 	if err != nil {
+		return Account{}, Tokens{}, err
+	}
+	if err := a.Held(s.cfg.Now()); err != nil {
 		return Account{}, Tokens{}, err
 	}
 	switch a.Status {

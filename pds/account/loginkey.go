@@ -74,7 +74,19 @@ func (r loginKeyRow) loginKey() (LoginKey, error) {
 // app password or permissions: a key may act for the account, not manage it.
 // ErrScope and ErrExpiry for what it is not to be, ErrKeyKnown for a key that
 // the account has or once had, ErrNameTaken for a name that another key has.
-func (s *Store) AddLoginKey(ctx context.Context, did syntax.DID, params LoginKeyParams) (LoginKey, error) {
+func (s *Store) AddLoginKey(ctx context.Context, did syntax.DID, params LoginKeyParams) (key LoginKey, err error) {
+	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
+		key, err = s.AddLoginKeyTx(ctx, tx, did, params)
+		return err
+	})
+	if err != nil {
+		return LoginKey{}, err
+	}
+	return key, nil
+}
+
+// AddLoginKeyTx is AddLoginKey inside the caller's transaction (tx).
+func (s *Store) AddLoginKeyTx(ctx context.Context, tx *gorm.DB, did syntax.DID, params LoginKeyParams) (LoginKey, error) {
 	if len(params.Name) > maxNameLength || !printableName(params.Name) {
 		return LoginKey{}, ErrNameInvalid
 	}
@@ -87,30 +99,31 @@ func (s *Store) AddLoginKey(ctx context.Context, did syntax.DID, params LoginKey
 		return LoginKey{}, err
 	}
 	row := loginKeyRow{DID: string(did), PublicKey: params.PublicKey.DIDKey(), Name: params.Name, Scope: string(scope), CreatedAt: s.nowText(), ExpiresAt: expires}
-	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
-		if alive, err := exists(ctx, tx, "accounts", "did = ? AND deleted_at IS NULL", string(did)); err != nil || !alive {
-			return errors.Join(err, ErrNotFound)
-		}
-		var count int64
-		if err := tx.Model(&loginKeyRow{}).Where("did = ? AND revoked_at IS NULL", string(did)).Count(&count).Error; err != nil {
-			return err
-		}
-		if count >= maxLoginKeys {
-			return ErrTooMany
-		}
-		created := tx.Clauses(clause.OnConflict{DoNothing: true}).Create(&row)
-		if created.Error != nil || created.RowsAffected == 1 {
-			return created.Error
-		}
-		if known, err := exists(ctx, tx, "login_keys", "did = ? AND public_key = ?", string(did), row.PublicKey); err != nil || known {
-			return errors.Join(err, ErrKeyKnown)
-		}
-		return ErrNameTaken
-	})
-	if err != nil {
+	if err := row.insert(ctx, tx.WithContext(ctx)); err != nil {
 		return LoginKey{}, fmt.Errorf("add login key of %s: %w", did, err)
 	}
 	return row.loginKey()
+}
+
+func (r *loginKeyRow) insert(ctx context.Context, tx *gorm.DB) error {
+	if alive, err := exists(ctx, tx, "accounts", "did = ? AND deleted_at IS NULL", r.DID); err != nil || !alive {
+		return errors.Join(err, ErrNotFound)
+	}
+	var count int64
+	if err := tx.Model(&loginKeyRow{}).Where("did = ? AND revoked_at IS NULL", r.DID).Count(&count).Error; err != nil {
+		return err
+	}
+	if count >= maxLoginKeys {
+		return ErrTooMany
+	}
+	created := tx.Clauses(clause.OnConflict{DoNothing: true}).Create(r)
+	if created.Error != nil || created.RowsAffected == 1 {
+		return created.Error
+	}
+	if known, err := exists(ctx, tx, "login_keys", "did = ? AND public_key = ?", r.DID, r.PublicKey); err != nil || known {
+		return errors.Join(err, ErrKeyKnown)
+	}
+	return ErrNameTaken
 }
 
 // ListLoginKeys lists the keys that sign the account in, maxLoginKeys at most,
@@ -159,8 +172,8 @@ type KeyProof struct {
 // LoginWithKey opens a session for an account that one of its login keys
 // signed for. ErrCredentials for an unknown account, a deleted one and a
 // signature by another key alike; ErrExpired for a key whose time is over;
-// ErrProofUsed for a proof that has opened a session before; ErrTakenDown and
-// ErrSuspended as Login. A deactivated account signs in.
+// ErrProofUsed for a proof that has opened a session before; what holds
+// an agent, ErrTakenDown and ErrSuspended as Login. A deactivated account signs in.
 func (s *Store) LoginWithKey(ctx context.Context, proof KeyProof) (Account, Tokens, error) {
 	rows, err := s.loginKeys(ctx, proof.DID)
 	if err != nil {
@@ -197,6 +210,9 @@ func (s *Store) LoginWithKey(ctx context.Context, proof KeyProof) (Account, Toke
 		return Account{}, Tokens{}, ErrTakenDown
 	case Suspended:
 		return Account{}, Tokens{}, ErrSuspended
+	}
+	if err := a.Held(s.cfg.Now()); err != nil {
+		return Account{}, Tokens{}, err
 	}
 	tokens, err := s.startSession(ctx, proof.DID, Scope(found.Scope), credential{loginKey: found, proof: &proof})
 	return a, tokens, err

@@ -31,6 +31,9 @@ type accountRow struct {
 
 	InvitesDisabledAt *string
 	InviteNote        *string
+	ExpiresAt         *string
+	DisabledAt        *string
+	Held              int
 }
 
 func (accountRow) TableName() string { return "accounts" }
@@ -67,7 +70,7 @@ func (r accountRow) account() (Account, error) {
 		text *string
 	}{
 		{&a.EmailConfirmed, r.EmailConfirmed}, {&a.DeactivatedAt, r.DeactivatedAt}, {&a.DeleteAfter, r.DeleteAfter},
-		{&a.TakenDownAt, r.TakendownAt}, {&a.DeletedAt, r.DeletedAt},
+		{&a.TakenDownAt, r.TakendownAt}, {&a.DeletedAt, r.DeletedAt}, {&a.ExpiresAt, r.ExpiresAt}, {&a.DisabledAt, r.DisabledAt},
 	} {
 		if *moment.to, err = maybeTime(moment.text); err != nil {
 			return Account{}, fmt.Errorf("account %s: %w", r.DID, err)

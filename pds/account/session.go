@@ -216,7 +216,7 @@ func (s *Store) tokensOf(session sessionRow, next refreshRow) (Tokens, error) {
 }
 
 // VerifyAccess accepts an access token of this host whose session goes on and
-// whose account exists. It reads no database while Run keeps memory fresh. The
+// whose account exists and is no agent that is held (ErrAgentExpired, ErrAgentDisabled). It reads no database while Run keeps memory fresh. The
 // account's status is the caller's to judge.
 func (s *Store) VerifyAccess(ctx context.Context, token string) (Grant, error) {
 	c, err := s.read(token)
@@ -235,6 +235,9 @@ func (s *Store) VerifyAccess(ctx context.Context, token string) (Grant, error) {
 	}
 	if a.Status == Deleted {
 		return Grant{}, ErrNotFound
+	}
+	if err := a.Held(s.cfg.Now()); err != nil {
+		return Grant{}, err
 	}
 	ended, certain := s.ended.check(c.sid)
 	if !certain {
@@ -270,7 +273,7 @@ func (s *Store) readRefresh(token string) (claims, error) {
 }
 
 // VerifyRefresh accepts a refresh token that may still be used, without using
-// it. ErrTakenDown and ErrSuspended as Refresh.
+// it. ErrTakenDown, ErrSuspended, ErrAgentExpired and ErrAgentDisabled as Refresh.
 func (s *Store) VerifyRefresh(ctx context.Context, token string) (Grant, error) {
 	c, err := s.readRefresh(token)
 	if err != nil {
@@ -325,7 +328,7 @@ func (s *Store) refreshable(ctx context.Context, session sessionRow) (Account, e
 	case a.Status == Suspended:
 		return Account{}, ErrSuspended
 	}
-	return a, nil
+	return a, a.Held(s.cfg.Now())
 }
 
 // Refresh exchanges a refresh token for a new pair. The used token still works

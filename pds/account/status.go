@@ -33,15 +33,22 @@ func (s *Store) change(ctx context.Context, tx *gorm.DB, did syntax.DID, columns
 }
 
 // ActivateTx ends a deactivation, inside the caller's transaction (tx). A
-// taken down or suspended account cannot activate itself (ErrStatus); that an
-// account is active already is no error. After the commit the caller calls
-// Forget; so with every method named …Tx here.
+// taken down or suspended account cannot activate itself (ErrStatus), nor can
+// an agent that is held (ErrAgentExpired, ErrAgentDisabled); that an account is active
+// already is no error. After the commit the caller calls Forget; so with every
+// method named …Tx here.
 func (s *Store) ActivateTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Account, error) {
-	a, err := s.change(ctx, tx, did, map[string]any{"deactivated_at": nil, "delete_after": nil})
-	if err == nil && !a.Active() {
-		err = fmt.Errorf("activate %s: account is %s: %w", did, a.Status, ErrStatus)
+	a, err := s.change(ctx, tx, did, map[string]any{"deactivated_at": nil, "delete_after": nil, "held": 0})
+	if err != nil {
+		return a, err
 	}
-	return a, err
+	if err := a.Held(s.cfg.Now()); err != nil {
+		return a, fmt.Errorf("activate %s: %w", did, err)
+	}
+	if !a.Active() {
+		return a, fmt.Errorf("activate %s: account is %s: %w", did, a.Status, ErrStatus)
+	}
+	return a, nil
 }
 
 // DeactivateTx deactivates: the account signs in, but neither writes nor is
@@ -55,6 +62,8 @@ func (s *Store) DeactivateTx(ctx context.Context, tx *gorm.DB, did syntax.DID, d
 	return s.change(ctx, tx, did, map[string]any{
 		// A second deactivation does not move the time of the first.
 		"deactivated_at": gorm.Expr("COALESCE(deactivated_at, ?)", s.nowText()), "delete_after": after,
+		// Whoever deactivates an agent that is held anyway wants more than that.
+		"held": 0,
 	})
 }
 
@@ -88,13 +97,13 @@ func (s *Store) LiftSuspensionTx(ctx context.Context, tx *gorm.DB, did syntax.DI
 
 // DeleteTx deletes for good: the handle is given up (that of a did:web stays
 // reserved), e-mail, password, app passwords, login keys, one-time tokens,
-// preferences and the private key are erased, sessions end. The DID, its public
-// key and the times stay.
+// preferences and the private key are erased, with what was said of an agent,
+// and sessions end. The DID, its public key and the times stay.
 func (s *Store) DeleteTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Account, error) {
 	now := s.nowText()
 	a, err := s.change(ctx, tx, did, map[string]any{
 		"deleted_at": now, "handle": nil, "email": nil, "email_confirmed": nil, "password": nil, "password_set_at": nil,
-		"delete_after": nil,
+		"delete_after": nil, "expires_at": nil, "disabled_at": nil, "held": 0,
 	})
 	if err != nil {
 		return Account{}, err
@@ -107,6 +116,7 @@ func (s *Store) DeleteTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Acco
 		"DELETE FROM one_time_tokens WHERE did = ?",
 		"DELETE FROM account_policies WHERE did = ?",
 		"DELETE FROM preferences WHERE did = ?",
+		"DELETE FROM agents WHERE did = ?",
 	} {
 		if err := tx.Exec(statement, string(did)).Error; err != nil {
 			return Account{}, fmt.Errorf("delete account %s: %w", did, err)
