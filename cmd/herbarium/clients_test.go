@@ -22,3 +22,12 @@ func TestAtprotoSyncFollows(t *testing.T) {
 		t.Log(node(t, "firehose.mjs", in.url, adminPassword, plc))
 	})
 }
+
+// Every method of a repo host, through @atproto/api and @atproto/repo.
+func TestAtprotoAPIMethods(t *testing.T) {
+	eachBackend(t, func(t *testing.T, env []string) {
+		plc := plcDirectory(t)
+		in := start(t, append([]string{"HERBARIUM_IDENTITY=plc", "HERBARIUM_PLC_URL=" + plc}, env...)...)
+		t.Log(node(t, "methods.mjs", in.url, adminPassword, plc))
+	})
+}
