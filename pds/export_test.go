@@ -31,6 +31,9 @@ func NewServiceVerifier(service syntax.DID, directory identity.Directory, now fu
 // NewProxyClient opens newProxyClient to the tests.
 func NewProxyClient(devLoopback bool) *http.Client { return newProxyClient(devLoopback) }
 
+// PublicAddress opens publicAddress to the tests.
+func PublicAddress(network, address string) error { return publicAddress(network, address, nil) }
+
 // ReadAssertion opens the reading of assertions to the tests: the claims are
 // judged, the signature is the answered function's to judge.
 func ReadAssertion(service syntax.DID, assertion string, now time.Time) (signedBy func(atcrypto.PublicKey) bool, err error) {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
-	"github.com/bluesky-social/indigo/util/ssrf"
 
 	"herbarium.garden/lexicons/xrpc"
 )
@@ -62,16 +61,13 @@ var protectedMethods = []syntax.NSID{
 	"com.atproto.server.updateEmail",
 }
 
-// newProxyClient makes the client that dials services which users name. It
-// reaches public addresses only, and loopback too when devLoopback is set.
+// newProxyClient makes the client that dials services which users name, and
+// relays. It reaches public addresses only, and loopback too when devLoopback
+// is set, and follows no redirect.
 func newProxyClient(devLoopback bool) *http.Client {
-	transport := ssrf.PublicOnlyTransport()
-	if devLoopback {
-		transport = publicOrLoopbackTransport()
-	}
+	transport := outwardTransport(devLoopback)
 	transport.DisableCompression = true // bodies pass as they are
 	transport.ResponseHeaderTimeout = proxyTimeout
-	transport.Proxy = nil // a forward proxy would dial for us, past the check
 	return &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -169,3 +169,82 @@ func TestProxyReachesPublicAddressesOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 }
+
+func TestPublicAddresses(t *testing.T) {
+	t.Parallel()
+	for address, public := range map[string]bool{
+		"93.184.215.14:443":           true,
+		"93.184.215.14:80":            true,
+		"93.184.215.14:22":            false,
+		"[2606:2800:21f:cb07::1]:443": true,
+		"127.0.0.1:443":               false,
+		"10.1.2.3:443":                false,
+		"172.16.0.1:443":              false,
+		"192.168.1.1:443":             false,
+		"100.64.0.1:443":              false, // carrier NAT
+		"169.254.169.254:80":          false, // metadata of clouds
+		"0.0.0.0:443":                 false,
+		"255.255.255.255:443":         false,
+		"224.0.0.1:443":               false,
+		"[::1]:443":                   false,
+		"[::]:443":                    false,
+		"[fe80::1]:443":               false,
+		"[fd00::1]:443":               false,
+		"[::ffff:127.0.0.1]:443":      false, // IPv4-mapped
+		"[::ffff:169.254.169.254]:80": false,
+		"[64:ff9b::a9fe:a9fe]:80":     false, // NAT64
+		"[2002:a9fe:a9fe::1]:80":      false, // 6to4
+		"[2001:0:7f00:1::1]:443":      false, // Teredo
+		"[2001:4860:4860::8888]:443":  true,
+		"localhost:443":               false, // a name is never dialled as such
+		"93.184.215.14":               false,
+	} {
+		network := "tcp4"
+		if address[0] == '[' {
+			network = "tcp6"
+		}
+		err := pds.PublicAddress(network, address)
+		require.Equal(t, public, err == nil, "%s: %v", address, err)
+	}
+	require.Error(t, pds.PublicAddress("udp4", "93.184.215.14:443"))
+}
+
+// A name that leads inside, now or at the second look, gets nowhere, and
+// neither does a redirect to it.
+func TestProxyDoesNotResolveItsWayInside(t *testing.T) {
+	t.Parallel()
+	var reached bool
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	t.Cleanup(inside.Close)
+	port := inside.URL[strings.LastIndexByte(inside.URL, ':')+1:]
+	for _, target := range []string{"http://localhost:" + port, "http://[::ffff:127.0.0.1]:" + port, "http://127.1:" + port, "http://2130706433:" + port} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
+		require.NoError(t, err)
+		_, err = pds.NewProxyClient(false).Do(req) //nolint:bodyclose // there is no answer
+		require.Error(t, err, target)
+	}
+	require.False(t, reached)
+}
+
+// A DID document may name any address: a private one is not dialled, and the
+// answer tells nothing of our network.
+func TestProxyTargetsInsideOurNetwork(t *testing.T) {
+	dir := identity.NewMockDirectory()
+	services := map[string]identity.ServiceEndpoint{}
+	for name, url := range map[string]string{
+		"mapped": "https://[::ffff:127.0.0.1]", "private": "https://10.0.0.1", "metadata": "https://169.254.169.254", "name": "https://localhost",
+	} {
+		services[name] = identity.ServiceEndpoint{Type: "View", URL: url}
+	}
+	dir.Insert(identity.Identity{DID: "did:web:view.example.org", Handle: syntax.HandleInvalid, Services: services})
+	client := pds.NewProxyClient(false)
+	eachHost(t, setting{others: func(*testing.T) identity.Directory { return dir }, proxy: client}, func(t *testing.T, h *host) {
+		a := h.agent(t, "scout")
+		for name := range services {
+			message := h.do(t, http.MethodGet, "/xrpc/"+viewMethod, a.access, nil, "Atproto-Proxy", "did:web:view.example.org#"+name).refused(t, 502, "UpstreamFailure")
+			require.NotContains(t, message, "127.0.0.1", "our network is not told about")
+			require.NotContains(t, message, "not a public")
+		}
+		h.do(t, http.MethodGet, "/xrpc/"+viewMethod, a.access, nil, "Atproto-Proxy", "did:web:unknown.example.org#view").refused(t, 400, "InvalidRequest")
+	})
+}
