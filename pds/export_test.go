@@ -44,12 +44,13 @@ func ReadAssertion(service syntax.DID, assertion string, now time.Time) (signedB
 // LimitKeys takes a point of each of n keys from one limit and answers how many
 // keys it then counts for.
 func LimitKeys(n int) (int, error) {
-	l, err := newLimiter(Limits{Requests: Limit{1, time.Minute}}, time.Now)
+	m, err := newMeter("requests", Limit{1, time.Minute})
 	if err != nil {
 		return 0, err
 	}
+	l := &limiter{now: time.Now}
 	for i := range n {
-		l.take(l.requests, strconv.Itoa(i), 1)
+		l.take([]*meter{m}, strconv.Itoa(i), 1)
 	}
-	return l.requests[0].windows.Len(), nil
+	return m.windows.Len(), nil
 }

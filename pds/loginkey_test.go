@@ -183,7 +183,7 @@ func TestAssertionClaims(t *testing.T) {
 }
 
 func TestKeyLoginsAreLimited(t *testing.T) {
-	eachHost(t, setting{limits: pds.Limits{SignIns: pds.Limit{Points: 1, Window: time.Minute}}}, func(t *testing.T, h *host) {
+	eachHost(t, setting{limits: pds.Limits{SignIns: []pds.Limit{{Points: 1, Window: time.Minute}}}}, func(t *testing.T, h *host) {
 		a := h.agent(t, "scout")
 		key, err := atcrypto.GeneratePrivateKeyP256()
 		require.NoError(t, err)

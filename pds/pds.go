@@ -43,7 +43,8 @@ type Config struct {
 	TeamDIDs []syntax.DID
 	// DevLoopback lets service proxying reach loopback addresses over http.
 	DevLoopback bool
-	// Limits are the rate limits; none when zero. The server that the methods
+	// Limits are the rate limits; none when zero, but those that an account has
+	// of its own. The server that the methods
 	// are registered with takes PDS.Admit as its hook.
 	Limits Limits
 	// Version is told by the health check.
@@ -101,6 +102,7 @@ type PDS struct {
 	proxyClient *http.Client
 	auth        *Authenticator
 	limiter     *limiter
+	meters      meters
 	keys        *syntax.TIDClock // makes record keys for clients that choose none
 }
 
@@ -137,7 +139,8 @@ func New(cfg Config, deps Deps) (*PDS, error) {
 	if p.auth, err = newAuthenticator(cfg, deps, p.now); err != nil {
 		return nil, fmt.Errorf("pds: %w", err)
 	}
-	if p.limiter, err = newLimiter(cfg.Limits, p.now); err != nil {
+	p.limiter = &limiter{now: p.now}
+	if p.meters, err = newMeters(cfg.Limits); err != nil {
 		return nil, fmt.Errorf("pds: Config.Limits: %w", err)
 	}
 	return p, nil
@@ -167,6 +170,7 @@ func (p *PDS) Register(s *xrpc.Server) error {
 		p.registerOwner(s),
 		p.registerPLC(s),
 		p.registerMove(s),
+		p.registerPolicy(s),
 		s.Fallback(xrpc.AccessToken, p.proxy, xrpc.JudgesGrants()),
 	); err != nil {
 		return fmt.Errorf("pds: %w", err)

@@ -2,46 +2,74 @@ package pds
 
 import (
 	"context"
-	"fmt"
-	"net/http"
+	"maps"
 	"net/netip"
-	"strconv"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/bluesky-social/indigo/atproto/syntax"
 
 	"herbarium.garden/lexicons"
 	"herbarium.garden/lexicons/xrpc"
+	"herbarium.garden/pds/account"
 	"herbarium.garden/pds/repostore"
 )
 
-// Limit is so many points in a window of time. The zero Limit limits nothing.
-type Limit struct {
-	Points int64
-	Window time.Duration // whole seconds
-}
-
 // Limits are how much may be asked of this process. The zero value limits
-// nothing; the admin is never limited.
+// nothing but the accounts that have limits of their own (account.Policy); the
+// admin is never limited.
 type Limits struct {
 	Requests Limit   // a point for each call of a method, by client address
-	SignIns  Limit   // a point for each attempt, good or bad, by account and client address
-	Writes   []Limit // writePoints, by account; all of them hold
+	SignIns  []Limit // a point for each attempt, good or bad, by account and client address; all of them hold
+	// The points of writes (writePoints), by account; 0: no limit. Both hold.
+	WritesPerHour, WritesPerDay int64
+	Methods                     []MethodLimit
+}
+
+// MethodLimit takes a point for each call of one method. Several of one method
+// all hold.
+type MethodLimit struct {
+	Method syntax.NSID
+	Limit  Limit
+	// ByAccount counts for the account whose token the call shows, and no other
+	// calls; otherwise it counts for the client address.
+	ByAccount bool
 }
 
 // tolerance is how many times the reference host's points are given here: its
 // limits are made for people, and agents write more than those.
 const tolerance = 10
 
-// DefaultLimits are the reference host's limits, with tolerance.
+// DefaultLimits are the reference host's limits, with tolerance. Its limit on
+// the number of uploads is left out: an agent uploads with each observation,
+// and has a quota of bytes.
 func DefaultLimits() Limits {
-	return Limits{
-		Requests: Limit{tolerance * 3000, 5 * time.Minute},
-		SignIns:  Limit{tolerance * 30, 5 * time.Minute},
-		Writes:   []Limit{{tolerance * 5000, time.Hour}, {tolerance * 35_000, 24 * time.Hour}},
+	const day = 24 * time.Hour
+	limits := Limits{
+		Requests:      Limit{tolerance * 3000, 5 * time.Minute},
+		SignIns:       []Limit{{tolerance * 30, 5 * time.Minute}, {tolerance * 300, day}},
+		WritesPerHour: tolerance * 5000,
+		WritesPerDay:  tolerance * 35_000,
+		Methods: []MethodLimit{
+			{"com.atproto.server.createAccount", Limit{tolerance * 100, 5 * time.Minute}, false},
+			{"com.atproto.server.deleteAccount", Limit{tolerance * 50, 5 * time.Minute}, false},
+			{"com.atproto.server.resetPassword", Limit{tolerance * 50, 5 * time.Minute}, false},
+			{"com.atproto.server.requestPasswordReset", Limit{tolerance * 15, time.Hour}, false},
+			{"com.atproto.server.requestPasswordReset", Limit{tolerance * 50, day}, false},
+			{"com.atproto.identity.updateHandle", Limit{tolerance * 10, 5 * time.Minute}, true},
+			{"com.atproto.identity.updateHandle", Limit{tolerance * 50, day}, true},
+		},
 	}
+	// What makes a one-time token.
+	for _, method := range []syntax.NSID{
+		"com.atproto.server.requestAccountDelete", "com.atproto.server.requestEmailConfirmation",
+		"com.atproto.server.requestEmailUpdate", "com.atproto.identity.requestPlcOperationSignature",
+	} {
+		limits.Methods = append(limits.Methods,
+			MethodLimit{method, Limit{tolerance * 5, time.Hour}, true}, MethodLimit{method, Limit{tolerance * 15, day}, true})
+	}
+	return limits
 }
 
 // writePoints is what one write costs, as at the reference host, whatever the
@@ -58,162 +86,90 @@ func writePoints(action lexicons.Action) int64 {
 	}
 }
 
-// rememberedWindows is how many keys each limit counts for at once; past it,
-// who was quiet longest starts anew. About 200 bytes each.
-const rememberedWindows = 1 << 16
-
-// maxLimitKey bounds a key that a client chooses, in bytes: what is longer is
-// cut, and shares its points with its like.
-const maxLimitKey = 256
-
-// limiter counts points in the memory of this process: with several replicas
-// each counts what it serves itself.
-type limiter struct {
-	now      func() time.Time
-	requests []*meter
-	signIns  []*meter
-	writes   []*meter
-
-	mu sync.Mutex // guards the windows of all meters: points are taken from several at once, or from none
+// meters are all that this process counts. Those of writes count also where
+// they limit nothing: an account may have points of its own.
+type meters struct {
+	requests      *meter
+	signIns       []*meter
+	writesPerHour *meter
+	writesPerDay  *meter
+	byAddress     map[syntax.NSID][]*meter // of single methods
+	byAccount     map[syntax.NSID][]*meter
 }
 
-// meter counts for one limit. Each has a memory of its own, so that a flood
-// against one makes no other forget.
-type meter struct {
-	limit   Limit
-	windows *simplelru.LRU[string, *window]
-}
-
-// window is fixed: it begins with the first points of its key, as at the
-// reference host, and gives all of them back at its end.
-type window struct {
-	used int64
-	ends time.Time
-}
-
-func newLimiter(limits Limits, now func() time.Time) (*limiter, error) {
-	l := &limiter{now: now}
-	for _, kind := range []struct {
-		to     *[]*meter
-		limits []Limit
-	}{
-		{&l.requests, []Limit{limits.Requests}}, {&l.signIns, []Limit{limits.SignIns}}, {&l.writes, limits.Writes},
-	} {
-		for _, limit := range kind.limits {
-			if limit == (Limit{}) {
-				continue
-			}
-			if limit.Points < 1 || limit.Window < time.Second {
-				return nil, fmt.Errorf("limit of %d points in %s: want 1 point and 1 s at least", limit.Points, limit.Window)
-			}
-			windows, err := simplelru.NewLRU[string, *window](rememberedWindows, nil)
-			if err != nil {
-				return nil, err
-			}
-			*kind.to = append(*kind.to, &meter{limit: limit, windows: windows})
+func newMeters(limits Limits) (m meters, err error) {
+	if m.requests, err = newMeter("requests", limits.Requests); err != nil {
+		return m, err
+	}
+	for _, limit := range limits.SignIns {
+		one, err := newMeter("signIns", limit)
+		if err != nil {
+			return m, err
 		}
+		m.signIns = append(m.signIns, one)
 	}
-	return l, nil
-}
-
-func (m *meter) window(key string, now time.Time) *window {
-	if w, ok := m.windows.Get(key); ok && now.Before(w.ends) {
-		return w
+	if m.writesPerHour, err = newMeter("writesPerHour", Limit{limits.WritesPerHour, time.Hour}); err != nil {
+		return m, err
 	}
-	w := &window{ends: now.Add(m.limit.Window)}
-	m.windows.Add(key, w)
-	return w
-}
-
-// standing is how a key stands against one limit.
-type standing struct {
-	limit     Limit
-	remaining int64
-	ends      time.Time
-}
-
-// take takes points of a key from all meters, or from none if one has too few
-// left. It answers the tightest standing, that of the refusing meter if there
-// is one.
-func (l *limiter) take(meters []*meter, key string, points int64) (tightest standing, ok bool) {
-	key = strings.Clone(key[:min(len(key), maxLimitKey)]) // a part would keep the whole in memory
-	now := l.now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	windows := make([]*window, len(meters))
-	for i, m := range meters {
-		w := m.window(key, now)
-		if left := m.limit.Points - w.used; left < points {
-			return standing{m.limit, left, w.ends}, false
+	if m.writesPerDay, err = newMeter("writesPerDay", Limit{limits.WritesPerDay, 24 * time.Hour}); err != nil {
+		return m, err
+	}
+	m.byAddress, m.byAccount = map[syntax.NSID][]*meter{}, map[syntax.NSID][]*meter{}
+	for _, of := range limits.Methods {
+		one, err := newMeter(string(of.Method), of.Limit)
+		if err != nil {
+			return m, err
 		}
-		windows[i] = w
-	}
-	for i, m := range meters {
-		windows[i].used += points
-		if left := m.limit.Points - windows[i].used; i == 0 || left < tightest.remaining {
-			tightest = standing{m.limit, left, windows[i].ends}
+		by := m.byAddress
+		if of.ByAccount {
+			by = m.byAccount
 		}
+		by[of.Method] = append(by[of.Method], one)
 	}
-	return tightest, true
+	return m, nil
 }
 
-// The headers of a limited answer, on success as on refusal.
-const (
-	limitHeader     = "Ratelimit-Limit"     // points of the window
-	remainingHeader = "Ratelimit-Remaining" // points left
-	resetHeader     = "Ratelimit-Reset"     // when all are back, in seconds since 1970
-	policyHeader    = "Ratelimit-Policy"    // points;w=seconds
-)
-
-func (s standing) headers() map[string]string {
-	return map[string]string{
-		limitHeader:     strconv.FormatInt(s.limit.Points, 10),
-		remainingHeader: strconv.FormatInt(s.remaining, 10),
-		resetHeader:     strconv.FormatInt(ceilSecond(s.ends), 10),
-		policyHeader:    fmt.Sprintf("%d;w=%d", s.limit.Points, int64(s.limit.Window/time.Second)),
+// writes are the meters of an account's writes, with its own points where it
+// has some.
+func (m meters) writes(policy account.Policy) []*meter {
+	hour, day := m.writesPerHour, m.writesPerDay
+	if policy.WritesPerHour != nil {
+		hour = hour.withPoints(*policy.WritesPerHour)
 	}
+	if policy.WritesPerDay != nil {
+		day = day.withPoints(*policy.WritesPerDay)
+	}
+	return []*meter{hour, day}
 }
 
-// ceilSecond rounds up: who waits until then must not come too early.
-func ceilSecond(t time.Time) int64 { return t.Add(time.Second - 1).Unix() }
-
-// charge takes points and tells the caller how it stands: of the limits that
-// one call meets, the headers show that with the fewest points left.
-func (l *limiter) charge(call *xrpc.Call, meters []*meter, key string, points int64) error {
-	if len(meters) == 0 || call == nil || call.Viewer.IsAdmin() {
-		return nil
+// ofAccounts are the meters of methods that count for an account, by name.
+func (m meters) ofAccounts() []*meter {
+	var all []*meter
+	for _, method := range slices.Sorted(maps.Keys(m.byAccount)) {
+		all = append(all, m.byAccount[method]...)
 	}
-	s, ok := l.take(meters, key, points)
-	if !ok {
-		return tooMany(s, points, l.now())
-	}
-	header := call.Writer.Header()
-	if shown, err := strconv.ParseInt(header.Get(remainingHeader), 10, 64); err == nil && shown <= s.remaining {
-		return nil
-	}
-	for name, value := range s.headers() {
-		header.Set(name, value)
-	}
-	return nil
-}
-
-func tooMany(s standing, points int64, now time.Time) *xrpc.Error {
-	wait := max(1, ceilSecond(s.ends)-now.Unix())
-	err := xrpc.Errorf(http.StatusTooManyRequests, "RateLimitExceeded",
-		"Rate Limit Exceeded: this costs %d of %d points per %s, %d are left; try again in %d seconds", points, s.limit.Points, s.limit.Window, s.remaining, wait)
-	err.Header = s.headers()
-	err.Header["Retry-After"] = strconv.FormatInt(wait, 10)
-	return err
+	return all
 }
 
 // Admit is the hook of the XRPC server that limits the calls of a client
-// address. Plain routes (health, DID documents) are not limited.
+// address, and those of the methods that have a limit of their own. Plain
+// routes (health, DID documents) are not limited.
 func (p *PDS) Admit(_ context.Context, call *xrpc.Call) error {
 	path := call.Request.URL.Path
 	if !strings.HasPrefix(path, "/xrpc/") || path == healthPath {
 		return nil
 	}
-	return p.limiter.charge(call, p.limiter.requests, addressKey(call.ClientIP), 1)
+	address := addressKey(call.ClientIP)
+	if err := p.limiter.charge(call, address, 1, p.meters.requests); err != nil {
+		return err
+	}
+	if err := p.limiter.charge(call, address, 1, p.meters.byAddress[call.NSID]...); err != nil {
+		return err
+	}
+	if call.Viewer.Kind != xrpc.Account {
+		return nil
+	}
+	return p.limiter.charge(call, string(call.Viewer.DID), 1, p.meters.byAccount[call.NSID]...)
 }
 
 // addressKey is whom an address counts for. Whoever has one IPv6 address has
@@ -237,7 +193,7 @@ func (p *PDS) chargeSignIn(ctx context.Context, identifier string) error {
 		return nil
 	}
 	name := strings.ToLower(strings.TrimPrefix(strings.TrimSpace(identifier), "@"))
-	return p.limiter.charge(call, p.limiter.signIns, addressKey(call.ClientIP)+" "+name, 1)
+	return p.limiter.charge(call, addressKey(call.ClientIP)+" "+name, 1, p.meters.signIns...)
 }
 
 // chargeWrites counts writes of the calling account, just before they are
@@ -247,9 +203,13 @@ func (p *PDS) chargeWrites(ctx context.Context, writes ...repostore.Write) error
 	if call == nil {
 		return nil
 	}
+	policy, err := p.accounts.Policy(ctx, call.Viewer.DID)
+	if err != nil {
+		return err
+	}
 	var points int64
 	for _, w := range writes {
 		points += writePoints(w.Action)
 	}
-	return p.limiter.charge(call, p.limiter.writes, string(call.Viewer.DID), points)
+	return p.limiter.charge(call, string(call.Viewer.DID), points, p.meters.writes(policy)...)
 }

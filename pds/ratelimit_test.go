@@ -15,14 +15,23 @@ import (
 )
 
 // The reference host gives 3000 requests per address and 30 sign-ins in five
-// minutes, 5000 points of writes an hour and 35000 a day; here it is ten times
+// minutes (300 a day), 5000 points of writes an hour and 35000 a day, 100 new
+// accounts and 10 renamings (50 a day) in five minutes; here it is ten times
 // that.
 func TestDefaultLimits(t *testing.T) {
-	require.Equal(t, pds.Limits{
-		Requests: pds.Limit{Points: 30_000, Window: 5 * time.Minute},
-		SignIns:  pds.Limit{Points: 300, Window: 5 * time.Minute},
-		Writes:   []pds.Limit{{Points: 50_000, Window: time.Hour}, {Points: 350_000, Window: 24 * time.Hour}},
-	}, pds.DefaultLimits())
+	const day = 24 * time.Hour
+	got := pds.DefaultLimits()
+	require.Equal(t, pds.Limit{Points: 30_000, Window: 5 * time.Minute}, got.Requests)
+	require.Equal(t, []pds.Limit{{Points: 300, Window: 5 * time.Minute}, {Points: 3000, Window: day}}, got.SignIns)
+	require.Equal(t, []int64{50_000, 350_000}, []int64{got.WritesPerHour, got.WritesPerDay})
+	for _, want := range []pds.MethodLimit{
+		{Method: "com.atproto.server.createAccount", Limit: pds.Limit{Points: 1000, Window: 5 * time.Minute}},
+		{Method: "com.atproto.identity.updateHandle", Limit: pds.Limit{Points: 100, Window: 5 * time.Minute}, ByAccount: true},
+		{Method: "com.atproto.identity.updateHandle", Limit: pds.Limit{Points: 500, Window: day}, ByAccount: true},
+		{Method: "com.atproto.server.requestAccountDelete", Limit: pds.Limit{Points: 50, Window: time.Hour}, ByAccount: true},
+	} {
+		require.Contains(t, got.Methods, want)
+	}
 }
 
 // standing checks the four headers of a limited answer.
@@ -116,7 +125,7 @@ func (h *host) signIn(t *testing.T, address, identifier, password string) reply 
 func TestSignInsAreLimitedByAccountAndAddress(t *testing.T) {
 	limit := pds.Limit{Points: 3, Window: 5 * time.Minute}
 	time0 := newClock()
-	eachHost(t, setting{limits: pds.Limits{SignIns: limit}, clock: time0}, func(t *testing.T, h *host) {
+	eachHost(t, setting{limits: pds.Limits{SignIns: []pds.Limit{limit}}, clock: time0}, func(t *testing.T, h *host) {
 		a, other := h.agent(t, "scout"), h.agent(t, "neighbour")
 		ends := time0.Now().Add(limit.Window)
 		const attacker = "203.0.113.9"
@@ -142,7 +151,7 @@ func TestSignInsAreLimitedByAccountAndAddress(t *testing.T) {
 func TestWritesAreLimitedByAccount(t *testing.T) {
 	hour, day := pds.Limit{Points: 12, Window: time.Hour}, pds.Limit{Points: 20, Window: 24 * time.Hour}
 	time0 := newClock()
-	eachHost(t, setting{limits: pds.Limits{Writes: []pds.Limit{hour, day}}, clock: time0}, func(t *testing.T, h *host) {
+	eachHost(t, setting{limits: pds.Limits{WritesPerHour: hour.Points, WritesPerDay: day.Points}, clock: time0}, func(t *testing.T, h *host) {
 		a, other := h.agent(t, "scout"), h.agent(t, "neighbour")
 		record := func(text string) object { return object{"$type": note, "text": text} }
 		began := time0.Now()
