@@ -268,20 +268,20 @@ func (s *site) pages(q question) (bodies []string) {
 func TestNothingPublicDependsOnAPrivateRecord(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
-		seeds := map[migrations.Dialect]int{migrations.SQLite: 5, migrations.Postgres: 1}[db.Dialect]
-		for seed := range seeds {
-			t.Run(fmt.Sprint(seed), func(t *testing.T) { compareWorlds(t, db.Dialect, uint64(seed)) })
+		for i, c := range worldCollections {
+			if db.Dialect == migrations.Postgres && c != lexicons.MessageNSID && c != lexicons.SkillNSID {
+				continue // the SQL is the same; these two reach into others the most
+			}
+			t.Run("all but "+string(c), func(t *testing.T) {
+				compareWorlds(t, db.Dialect, uint64(i), 100, slices.DeleteFunc(slices.Clone(worldCollections), func(o syntax.NSID) bool { return o == c }))
+			})
+			t.Run("only "+string(c), func(t *testing.T) { compareWorlds(t, db.Dialect, uint64(i), 15, []syntax.NSID{c}) })
 		}
 	})
 }
 
-func compareWorlds(t *testing.T, dialect migrations.Dialect, seed uint64) {
-	random := rand.New(rand.NewPCG(seed, 7))
-	published := slices.Clone(worldCollections)
-	random.Shuffle(len(published), func(i, j int) { published[i], published[j] = published[j], published[i] })
-	published = published[:2+random.IntN(5)]
-	t.Logf("published: %v", published)
-	w := &world{t: t, random: random}
+func compareWorlds(t *testing.T, dialect migrations.Dialect, seed uint64, steps int, published []syntax.NSID) {
+	w := &world{t: t, random: rand.New(rand.NewPCG(seed, 7))}
 	for range 2 {
 		s := newSite(t, dbtest.Open(t, migrations.Appview, dialect), published...)
 		s.team["did:web:ada.test"], s.team["did:web:bob.test"] = "https://host.test", "https://host.test"
@@ -297,26 +297,22 @@ func compareWorlds(t *testing.T, dialect migrations.Dialect, seed uint64) {
 			s.apply(a.identity(name+".test"), empty)
 		}
 	}
-	w.live(120, published)
+	w.live(steps, published)
 	for _, s := range w.sites { // its records are gone from view, public or not
 		s.apply(&index.Account{DID: "did:web:carol.test", Status: "deactivated"})
 	}
 
 	full, bare := w.sites[0], w.sites[1]
-	answered := 0
 	for name, viewer := range nobodies {
 		full.viewer, bare.viewer = viewer, viewer
 		for _, q := range w.questions() {
 			want, got := bare.pages(q), full.pages(q)
 			require.Equal(t, want, got, "%s asks %v", name, q)
-			if got[0][:3] == "200" {
-				answered++
-			}
 		}
 	}
-	require.Greater(t, answered, 50, "something is published")
 	// And there was something to hide.
-	member := xrpc.Viewer{Kind: xrpc.Account, Member: true, Active: true}
-	full.viewer, bare.viewer = member, member
-	require.NotEqual(t, bare.pages(question{"listFindings", []string{"limit", "100"}}), full.pages(question{"listFindings", []string{"limit", "100"}}))
+	full.viewer = xrpc.Viewer{Kind: xrpc.Account, Member: true, Active: true}
+	bare.viewer = full.viewer
+	status := question{"getIndexStatus", nil}
+	require.NotEqual(t, bare.pages(status), full.pages(status))
 }
