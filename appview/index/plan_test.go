@@ -5,10 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
 
 	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons"
 	"herbarium.garden/migrations"
 	"herbarium.garden/migrations/dbtest"
 )
@@ -16,10 +18,17 @@ import (
 // Every list walks an index in its own order: no plan sorts, none scans a
 // table from end to end.
 func TestListsWalkAnIndex(t *testing.T) {
-	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) { listsWalkAnIndex(t, db) })
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		t.Run("whatever there is", func(t *testing.T) { listsWalkAnIndex(t, db, guest) })
+		t.Run("what is published", func(t *testing.T) {
+			listsWalkAnIndex(t, db, index.Viewer{Collections: []syntax.NSID{
+				lexicons.ObservationNSID, lexicons.SessionNSID, lexicons.ClassNSID, lexicons.ChatSessionNSID, lexicons.MessageNSID,
+			}})
+		})
+	})
 }
 
-func listsWalkAnIndex(t *testing.T, db *migrations.DB) {
+func listsWalkAnIndex(t *testing.T, db *migrations.DB, guest index.Viewer) {
 	x := newIndex(t, db)
 	after := &index.Position{Key: "2026", URI: "at://x"}
 	seq := &index.Position{Key: "7", URI: "at://x"}
@@ -91,6 +100,10 @@ func listsWalkAnIndex(t *testing.T, db *migrations.DB) {
 		},
 		"findings by collection": func() error {
 			_, err := x.ListFindings(t.Context(), guest, index.FindingFilter{Collection: "a.b.c"}, index.Page{After: finding})
+			return err
+		},
+		"repos": func() error {
+			_, err := x.ListRepos(t.Context(), guest, "", index.Page{After: after})
 			return err
 		},
 		"references": func() error {
