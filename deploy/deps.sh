@@ -54,3 +54,5 @@ tool github.com/golangci/golangci-lint/v2/cmd/golangci-lint v2.15.0 0
 tool github.com/versity/versitygw/cmd/versitygw v1.8.0 0
 # the version of indigo that go.mod pins
 tool github.com/bluesky-social/indigo/cmd/tap "$(go list -m -f '{{.Version}}' github.com/bluesky-social/indigo)" 1
+# the last version of indigo that had goat in it; its own module cannot be built by version
+tool github.com/bluesky-social/indigo/cmd/goat v0.0.0-20250909204019-c5eaa30f683f 0
