@@ -287,6 +287,9 @@ var gates = map[string]gate{
 	"com.atproto.identity.signPlcOperation":             toAccounts,
 	"com.atproto.identity.submitPlcOperation":           toAccounts,
 	"garden.herbarium.moveIdentity":                     toAccounts,
+	"garden.herbarium.getAccountLimits":                 toAccounts,
+	"garden.herbarium.admin.getAccountLimits":           toAdmin,
+	"garden.herbarium.admin.updateAccountPolicy":        toAdmin,
 }
 
 // scopeReaches are the methods that take a credential which may only create

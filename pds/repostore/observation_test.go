@@ -309,6 +309,37 @@ func withBlobs(t testing.TB, text string, blobs ...repostore.Blob) *lexicons.Rec
 	return record(t, noteNSID, map[string]any{"text": text, "files": list})
 }
 
+// For a reader of some collections a reference counts when a live record of one
+// of them makes it, in that very repo.
+func TestBlobOfSomeCollections(t *testing.T) {
+	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
+		h := newHost(t, db)
+		did, other := h.account("scout"), h.account("keeper")
+		a := blobOf(t, "a")
+		h.addBlob(did, a)
+		h.addBlob(other, a)
+		h.apply(did, create(tid(1), withBlobs(t, "x", a)))
+		referenced := func(who syntax.DID, of ...syntax.NSID) bool {
+			t.Helper()
+			_, yes, err := h.GetBlobOf(t.Context(), who, a.CID, append([]syntax.NSID{}, of...))
+			require.NoError(t, err)
+			return yes
+		}
+		require.True(t, referenced(did, noteNSID))
+		require.True(t, referenced(did, lexicons.ClassNSID, noteNSID))
+		require.False(t, referenced(did), "none is not all")
+		require.False(t, referenced(did, lexicons.ClassNSID))
+		require.False(t, referenced(did, noteNSID+"s"), "a longer name is another collection")
+		require.False(t, referenced(did, noteNSID[:len(noteNSID)-1]), "and so is a shorter one")
+		require.False(t, referenced(other, noteNSID), "another account's copy is its own")
+		_, _, err := h.GetBlobOf(t.Context(), did, blobOf(t, "no such").CID, []syntax.NSID{noteNSID})
+		require.ErrorIs(t, err, repostore.ErrBlobNotFound)
+
+		require.NoError(t, h.TakeDown(t.Context(), repostore.RecordSubject(did, noteNSID, syntax.RecordKey(tid(1))), repostore.Takedown{CID: a.CID}))
+		require.False(t, referenced(did, noteNSID), "taken down")
+	})
+}
+
 func TestBlobReferences(t *testing.T) {
 	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
 		h := newHost(t, db)
