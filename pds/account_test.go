@@ -21,6 +21,8 @@ func TestDescribeServer(t *testing.T) {
 		require.Equal(t, []any{".test"}, out.list("availableUserDomains"))
 		require.Equal(t, true, out.at("inviteCodeRequired"))
 		require.Equal(t, fmt.Sprint(blobLimit), fmt.Sprint(out.at("blobUploadLimit")))
+		require.Equal(t, map[string]any{"privacyPolicy": "https://example.org/privacy"}, out.at("links"), "what there is none of is left out")
+		require.Equal(t, "operator@example.org", out.str("contact", "email"))
 	})
 }
 

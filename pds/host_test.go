@@ -181,6 +181,7 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	host, err := pds.New(pds.Config{
 		PublicURL: public, ServiceDID: h.did, HandleDomains: []string{".test"}, Visibility: set.visibility,
 		InviteRequired: set.invites, TeamDIDs: set.teamDIDs, DevLoopback: true, Limits: set.limits, Version: "test",
+		Links: pds.Links{PrivacyPolicy: "https://example.org/privacy"}, Contact: pds.Contact{Email: "operator@example.org"},
 	}, pds.Deps{
 		DB: db, Accounts: h.accounts, Repos: h.repos, Events: h.events, Blobs: blobs, Catalog: catalog, Rules: rules,
 		Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: quiet, Now: now, ProxyClient: set.proxy,
