@@ -6,7 +6,8 @@
 // key login (loginkey.go) and the host's plain routes (wellknown.go); who a request comes from
 // ([Authenticator]); the table that maps the rooms' errors to answers
 // (errors.go); how much may be asked of the process (ratelimit.go); proxying to
-// other services in an account's name (proxy.go).
+// other services in an account's name (proxy.go); asking relays to crawl the
+// host ([Crawler]).
 //
 // # Hides
 //
@@ -29,7 +30,7 @@
 // # Does not
 //
 // It keeps no state of its own but bounded memories, against replay and for
-// rate limits, starts no goroutine, and never reads the appview's tables.
+// rate limits, starts no goroutine outside Crawler.Run, and never reads the appview's tables.
 // Limits are counted per process and are the same for every account; the number
 // of passwords checked at once is bounded by package account.
 package pds
