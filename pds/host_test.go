@@ -32,6 +32,7 @@ import (
 	"herbarium.garden/migrations/dbtest"
 	"herbarium.garden/pds"
 	"herbarium.garden/pds/account"
+	"herbarium.garden/pds/operator"
 	"herbarium.garden/pds/repostore"
 	"herbarium.garden/pds/sequencer"
 )
@@ -178,17 +179,19 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 		directory = firstOf{directory, h.others}
 	}
 	quiet := slog.New(slog.NewTextHandler(testLog{t}, nil))
+	audit, err := operator.NewLog(db, now)
+	require.NoError(t, err)
 	host, err := pds.New(pds.Config{
 		PublicURL: public, ServiceDID: h.did, HandleDomains: []string{".test"}, Visibility: set.visibility,
 		InviteRequired: set.invites, TeamDIDs: set.teamDIDs, DevLoopback: true, Limits: set.limits, Version: "test",
 		Links: pds.Links{PrivacyPolicy: "https://example.org/privacy"}, Contact: pds.Contact{Email: "operator@example.org"},
 	}, pds.Deps{
 		DB: db, Accounts: h.accounts, Repos: h.repos, Events: h.events, Blobs: blobs, Catalog: catalog, Rules: rules,
-		Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: quiet, Now: now, ProxyClient: set.proxy,
+		Audit: audit, Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: quiet, Now: now, ProxyClient: set.proxy,
 	})
 	require.NoError(t, err)
 	h.server, err = xrpc.New(xrpc.Config{
-		Catalog: catalog, Authenticator: host.Authenticator(), Visibility: set.visibility, ServiceDID: h.did, Log: quiet, Admit: host.Admit,
+		Catalog: catalog, Authenticator: host.Authenticator(), Visibility: set.visibility, ServiceDID: h.did, Log: quiet, Admit: host.Admit, Audit: host.Audit,
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, // tests say where they call from
 	})
 	require.NoError(t, err)

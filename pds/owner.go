@@ -23,7 +23,7 @@ func (p *PDS) registerOwner(s *xrpc.Server) error {
 		xrpc.Procedure(s, "com.atproto.server.deleteAccount", xrpc.Open, p.deleteAccount),
 		xrpc.Procedure(s, "com.atproto.server.requestPasswordReset", xrpc.Open, p.requestPasswordReset),
 		xrpc.Procedure(s, "com.atproto.server.resetPassword", xrpc.Open, p.resetPassword),
-		xrpc.Query(s, "garden.herbarium.admin.listOneTimeTokens", xrpc.AdminOnly, p.listOneTimeTokens),
+		xrpc.Query(s, "garden.herbarium.admin.listOneTimeTokens", xrpc.AdminOnly, p.listOneTimeTokens, xrpc.Audited()),
 	)
 }
 

@@ -17,6 +17,7 @@ import (
 	"herbarium.garden/lexicons/xrpc"
 	"herbarium.garden/migrations"
 	"herbarium.garden/pds/account"
+	"herbarium.garden/pds/operator"
 	"herbarium.garden/pds/repostore"
 	"herbarium.garden/pds/sequencer"
 )
@@ -75,6 +76,7 @@ type Deps struct {
 	Blobs     *blobstore.Store
 	Catalog   *lexicons.Catalog
 	Rules     *lexicons.Rules
+	Audit     *operator.Log
 	Directory identity.Directory // knows the accounts of this host without asking the network
 
 	// IsAdminPassword compares in constant time (account.Secrets does).
@@ -100,6 +102,7 @@ type PDS struct {
 	log         *slog.Logger
 	now         func() time.Time
 	proxyClient *http.Client
+	audit       *operator.Log
 	auth        *Authenticator
 	limiter     *limiter
 	meters      meters
@@ -120,6 +123,7 @@ func New(cfg Config, deps Deps) (*PDS, error) {
 		blobs:       deps.Blobs,
 		catalog:     deps.Catalog,
 		rules:       deps.Rules,
+		audit:       deps.Audit,
 		directory:   deps.Directory,
 		log:         deps.Log,
 		now:         deps.Now,
@@ -168,6 +172,7 @@ func (p *PDS) Register(s *xrpc.Server) error {
 		p.registerKeyLogin(s),
 		p.registerCredentials(s),
 		p.registerOwner(s),
+		p.registerAudit(s),
 		p.registerPLC(s),
 		p.registerMove(s),
 		p.registerPolicy(s),
@@ -195,7 +200,7 @@ func (c Config) validate() error {
 func (d Deps) validate() error {
 	switch {
 	case d.DB == nil, d.Accounts == nil, d.Repos == nil, d.Events == nil, d.Blobs == nil,
-		d.Catalog == nil, d.Rules == nil, d.Directory == nil:
+		d.Catalog == nil, d.Rules == nil, d.Audit == nil, d.Directory == nil:
 		return errors.New("Deps: every room is required")
 	case d.IsAdminPassword == nil:
 		return errors.New("Deps.IsAdminPassword is required")

@@ -21,6 +21,7 @@ import (
 	"herbarium.garden/migrations"
 	"herbarium.garden/pds"
 	"herbarium.garden/pds/account"
+	"herbarium.garden/pds/operator"
 	"herbarium.garden/pds/repostore"
 	"herbarium.garden/pds/sequencer"
 )
@@ -175,6 +176,10 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	if cfg.RateLimits {
 		limits = pds.DefaultLimits()
 	}
+	audit, err := operator.NewLog(pdsDB, nil)
+	if err != nil {
+		return nil, err
+	}
 	repoHost, err := pds.New(pds.Config{
 		PublicURL: cfg.PublicURL, ServiceDID: cfg.ServiceDID, HandleDomains: cfg.HandleDomains, Visibility: visibility,
 		PublicCollections: cfg.PublicCollections, InviteRequired: cfg.Invites == config.InvitesRequired, TeamDIDs: cfg.TeamDIDs,
@@ -183,7 +188,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 		Contact: pds.Contact{Email: cfg.ContactEmail},
 	}, pds.Deps{
 		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: blobs, Catalog: catalog, Rules: rules,
-		Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: log,
+		Audit: audit, Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -206,7 +211,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	server, err := xrpc.New(xrpc.Config{
 		Catalog: catalog, Authenticator: repoHost.Authenticator(), Visibility: visibility, ServiceDID: cfg.ServiceDID, Log: log,
 		Published:      len(cfg.PublicCollections) > 0,
-		TrustedProxies: cfg.TrustedProxies, Admit: repoHost.Admit, Observe: s.metrics.observe,
+		TrustedProxies: cfg.TrustedProxies, Admit: repoHost.Admit, Audit: repoHost.Audit, Observe: s.metrics.observe,
 	})
 	if err != nil {
 		return nil, err

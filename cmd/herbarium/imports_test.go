@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"pds/sequencer":   {"lexicons", "migrations"},
 	"pds/repostore":   {"lexicons", "migrations", "pds/sequencer"},
 	"pds/account":     {"lexicons", "migrations"},
-	"pds/operator":    {},
+	"pds/operator":    {"migrations"},
 	"pds":             {"blobstore", "lexicons", "lexicons/xrpc", "migrations", "pds/account", "pds/operator", "pds/repostore", "pds/sequencer"},
 	"appview/index":   {"lexicons", "migrations"},
 	"appview/ingest":  {"appview/index", "blobstore", "lexicons", "migrations"},

@@ -51,7 +51,12 @@ func Query[P, O any](s *Server, nsid syntax.NSID, access Access, h func(ctx cont
 			if err := params.decode(call.Request.URL.RawQuery, reflect.ValueOf(&p).Elem()); err != nil {
 				return err
 			}
+			settle, err := s.audit(ctx, rt, call, call.Request.URL.Query())
+			if err != nil {
+				return err
+			}
 			out, err := h(ctx, call.Viewer, p)
+			settle(out, err)
 			if err != nil {
 				return err
 			}
@@ -95,7 +100,12 @@ func Procedure[I, O any](s *Server, nsid syntax.NSID, access Access, h func(ctx 
 			if err != nil {
 				return err
 			}
+			settle, err := s.audit(ctx, rt, call, in)
+			if err != nil {
+				return err
+			}
 			out, err := h(ctx, call.Viewer, in)
+			settle(out, err)
 			if err != nil {
 				return err
 			}

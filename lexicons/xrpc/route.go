@@ -16,6 +16,7 @@ type route struct {
 	early           func(*Call) error // looks before anybody is asked who they are
 	readsCredential bool
 	judgesGrants    bool
+	audited         bool     // though it is a query
 	service         string   // whose method it is, as the fragment of our DID that an rpc: permission names
 	maxBody         int64    // in bytes; 0 when the route reads no body
 	ignored         []string // parameters or input fields without a struct field
@@ -39,6 +40,10 @@ func ReadsCredential() Option { return func(rt *route) { rt.readsCredential = tr
 // decide by what is asked. Without it a scoped credential gets in only when an
 // rpc: permission names the method.
 func JudgesGrants() Option { return func(rt *route) { rt.judgesGrants = true } }
+
+// Audited says that the answers of a query are so sensitive that each reading
+// is kept in the audit log (Config.Audit).
+func Audited() Option { return func(rt *route) { rt.audited = true } }
 
 // OfService says which service of our DID document the method belongs to;
 // "atproto_pds" when left out.

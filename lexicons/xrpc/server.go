@@ -72,6 +72,12 @@ type Config struct {
 	// failed, and before the handler: the place of rate limits. It may set
 	// response headers; its error is the answer.
 	Admit func(ctx context.Context, call *Call) error
+	// Audit, when set, is asked before a procedure that is called with an
+	// operator's credential is carried out, and before a query registered with
+	// the option Audited. Its error is the answer and nothing is carried out;
+	// else it answers what is told the output, or the refusal. input is the
+	// handler's.
+	Audit func(ctx context.Context, call *Call, input any) (settle func(output any, refusal *Error), err error)
 	// Observe, when set, is told about each finished request: the place of
 	// metrics. It must not block.
 	Observe func(Observation)

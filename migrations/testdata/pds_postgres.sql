@@ -40,6 +40,20 @@ app_passwords.created_at text NOT NULL COLLATE C
 app_passwords.scope text NOT NULL DEFAULT 'com.atproto.appPass'::text
 app_passwords.expires_at text
 app_passwords.last_used_at text
+audit_log.id bigint NOT NULL IDENTITY ALWAYS
+audit_log.at text NOT NULL COLLATE C
+audit_log.actor text NOT NULL
+audit_log.method text NOT NULL COLLATE C
+audit_log.did text COLLATE C
+audit_log.subject text
+audit_log.input text NOT NULL
+audit_log.client text NOT NULL
+audit_log.request_id text NOT NULL
+audit_outcomes.id bigint NOT NULL
+audit_outcomes.at text NOT NULL COLLATE C
+audit_outcomes.outcome text NOT NULL
+audit_outcomes.error text
+audit_outcomes.did text COLLATE C
 awaited_blobs.repo_id bigint NOT NULL
 awaited_blobs.cid bytea NOT NULL
 awaited_blobs.path text NOT NULL COLLATE C
@@ -160,6 +174,8 @@ accounts accounts_handle_key UNIQUE (handle)
 accounts accounts_pkey PRIMARY KEY (did)
 agents agents_pkey PRIMARY KEY (did)
 app_passwords app_passwords_pkey PRIMARY KEY (did, name)
+audit_log audit_log_pkey PRIMARY KEY (id)
+audit_outcomes audit_outcomes_pkey PRIMARY KEY (id)
 awaited_blobs awaited_blobs_pkey PRIMARY KEY (repo_id, cid, path)
 blob_refs blob_refs_pkey PRIMARY KEY (repo_id, cid, path)
 blob_refs blob_refs_repo_id_cid_fkey FOREIGN KEY (repo_id, cid) REFERENCES blobs(repo_id, cid)
@@ -201,6 +217,12 @@ CREATE INDEX agents_created ON public.agents USING btree (created_at, did);
 CREATE INDEX agents_owner ON public.agents USING btree (owner, created_at, did);
 CREATE UNIQUE INDEX agents_pkey ON public.agents USING btree (did);
 CREATE UNIQUE INDEX app_passwords_pkey ON public.app_passwords USING btree (did, name);
+CREATE INDEX audit_log_at ON public.audit_log USING btree (at);
+CREATE INDEX audit_log_did ON public.audit_log USING btree (did, id) WHERE (did IS NOT NULL);
+CREATE INDEX audit_log_method ON public.audit_log USING btree (method, id);
+CREATE UNIQUE INDEX audit_log_pkey ON public.audit_log USING btree (id);
+CREATE INDEX audit_outcomes_did ON public.audit_outcomes USING btree (did, id) WHERE (did IS NOT NULL);
+CREATE UNIQUE INDEX audit_outcomes_pkey ON public.audit_outcomes USING btree (id);
 CREATE INDEX awaited_blobs_by_path ON public.awaited_blobs USING btree (repo_id, path);
 CREATE UNIQUE INDEX awaited_blobs_pkey ON public.awaited_blobs USING btree (repo_id, cid, path);
 CREATE INDEX blob_refs_by_path ON public.blob_refs USING btree (repo_id, path);
