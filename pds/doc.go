@@ -5,7 +5,7 @@
 // The handlers of the com.atproto.* methods, garden.herbarium.validateRecord,
 // key login (loginkey.go) and the host's plain routes (wellknown.go); who a request comes from
 // ([Authenticator]); the table that maps the rooms' errors to answers
-// (errors.go); how much may be asked of the process (ratelimit.go); proxying to
+// (errors.go); how much may be asked of the process (ratelimit.go, limiter.go); proxying to
 // other services in an account's name (proxy.go); asking relays to crawl the
 // host ([Crawler]).
 //
@@ -31,6 +31,7 @@
 //
 // It keeps no state of its own but bounded memories, against replay and for
 // rate limits, starts no goroutine outside Crawler.Run, and never reads the appview's tables.
-// Limits are counted per process and are the same for every account; the number
-// of passwords checked at once is bounded by package account.
+// Limits are counted per process; what an account may write is judged by
+// package repostore (policy.go hands it over). The number of passwords checked
+// at once is bounded by package account.
 package pds

@@ -45,7 +45,8 @@
 // blob's row (a foreign key); what an imported record names before its upload is
 // awaited instead. Bytes of records and commits are served as they were stored.
 // What a refusal or a no-op is based on was committed. A tombstone outlives its
-// repo.
+// repo. The counters of a repo (Usage) are what a recount gives, and no number
+// of writers gets past a quota.
 //
 // # Does not
 //
