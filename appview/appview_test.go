@@ -115,6 +115,9 @@ func TestEveryQueryWithALexiconIsRegistered(t *testing.T) {
 	s := newSite(t, dbtest.Open(t, migrations.Appview, migrations.SQLite))
 	var want []any
 	for m := range s.catalog.Methods() {
+		if m.NSID == "garden.herbarium.getAccountLimits" { // the host's
+			continue
+		}
 		if strings.HasPrefix(string(m.NSID), "garden.herbarium.") && !strings.HasPrefix(string(m.NSID), "garden.herbarium.admin.") && m.Kind == lexicons.Query {
 			want = append(want, string(m.NSID))
 		}

@@ -290,6 +290,7 @@ var gates = map[string]gate{
 	"garden.herbarium.getAccountLimits":                 toAccounts,
 	"garden.herbarium.admin.getAccountLimits":           toAdmin,
 	"garden.herbarium.admin.updateAccountPolicy":        toAdmin,
+	"garden.herbarium.admin.listAudit":                  toAdmin,
 }
 
 // scopeReaches are the methods that take a credential which may only create
