@@ -34,10 +34,10 @@ func hasPLC(did syntax.DID) error {
 }
 
 func (p *PDS) requestPlcOperationSignature(ctx context.Context, v xrpc.Viewer, _ xrpc.None) (*xrpc.None, error) {
-	if err := hasPLC(v.DID); err != nil {
+	if err := ownsIdentity(v); err != nil {
 		return nil, err
 	}
-	if err := ownsIdentity(v); err != nil {
+	if err := hasPLC(v.DID); err != nil {
 		return nil, err
 	}
 	return &xrpc.None{}, p.accounts.RequestToken(ctx, v.DID, account.SigningPLC)
@@ -59,10 +59,10 @@ type plcOperationOutput struct {
 // is left out stays as the last operation has it. The token is spent only on
 // an operation that was signed.
 func (p *PDS) signPlcOperation(ctx context.Context, v xrpc.Viewer, in signPlcOperationInput) (*plcOperationOutput, error) {
-	if err := hasPLC(v.DID); err != nil {
+	if err := ownsIdentity(v); err != nil {
 		return nil, err
 	}
-	if err := ownsIdentity(v); err != nil {
+	if err := hasPLC(v.DID); err != nil {
 		return nil, err
 	}
 	var methods map[string]string
@@ -120,13 +120,13 @@ type submitPlcOperationInput struct {
 // submitPlcOperation sends an operation that keeps the account at home here to
 // the directory, which judges its signature, and announces it.
 func (p *PDS) submitPlcOperation(ctx context.Context, v xrpc.Viewer, in submitPlcOperationInput) (*xrpc.None, error) {
-	if err := hasPLC(v.DID); err != nil {
-		return nil, err
-	}
 	if v.Grants != nil {
 		if err := ownsIdentity(v); err != nil {
 			return nil, err
 		}
+	}
+	if err := hasPLC(v.DID); err != nil {
+		return nil, err
 	}
 	if err := notTakenDown(v); err != nil {
 		return nil, err

@@ -105,6 +105,12 @@ var reach = map[string][]ask{
 	"/xrpc/com.atproto.identity.getRecommendedDidCredentials": {{by: unscopedAnd("host")}},
 	"/xrpc/com.atproto.identity.updateHandle":                 {{body: `{"handle": "{handle}"}`, by: unscopedAnd("handle", "identity")}},
 
+	"/xrpc/com.atproto.identity.requestPlcOperationSignature": {{by: []string{mainPassword, "identity"}}},
+	"/xrpc/com.atproto.identity.signPlcOperation":             {{body: `{}`, by: []string{mainPassword, "identity"}}},
+	"/xrpc/com.atproto.identity.submitPlcOperation":           {{body: `{"operation": {}}`, by: unscopedAnd("identity")}},
+	"/xrpc/garden.herbarium.moveIdentity":                     {{body: `{"endpoint": "nowhere"}`, by: []string{mainPassword, "identity"}}},
+	"/xrpc/com.atproto.server.requestAccountDelete":           {{by: []string{mainPassword}}},
+
 	"/xrpc/com.atproto.repo.createRecord": {
 		{what: "an observation", body: `{"repo": "{did}", "collection": "garden.engram.agents.observation", "record": {observation}}`, by: unscopedAnd("create", "create and blob", "any record")},
 		{what: "a note", body: `{"repo": "{did}", "collection": "org.example.note", "record": {}}`, by: unscopedAnd("any record")},
