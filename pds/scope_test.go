@@ -109,6 +109,7 @@ var reach = map[string][]ask{
 	"/xrpc/com.atproto.identity.signPlcOperation":             {{body: `{}`, by: []string{mainPassword, "identity"}}},
 	"/xrpc/com.atproto.identity.submitPlcOperation":           {{body: `{"operation": {}}`, by: unscopedAnd("identity")}},
 	"/xrpc/garden.herbarium.moveIdentity":                     {{body: `{"endpoint": "nowhere"}`, by: []string{mainPassword, "identity"}}},
+	"/xrpc/garden.herbarium.getAccountLimits":                 {{by: unscopedAnd("host")}},
 	"/xrpc/com.atproto.server.requestAccountDelete":           {{by: []string{mainPassword}}},
 
 	"/xrpc/com.atproto.repo.createRecord": {
