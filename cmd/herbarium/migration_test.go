@@ -30,11 +30,12 @@ type moved struct {
 	Records map[string]string `json:"records"` // path -> CID
 }
 
-// migrate moves a new did:plc account along the hosts.
+// migrate moves a new did:plc account along the hosts. Where a host of ours is
+// left, it signs the operation; the reference is left by its owner's own key.
 func migrate(t *testing.T, plc string, hosts ...string) moved {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
-	t.Log(node(t, "migration.mjs", append([]string{plc, "--report", file}, hosts...)...))
+	t.Log(node(t, "migration.mjs", append([]string{plc, "--report", file, "--admin-password", adminPassword}, hosts...)...))
 	raw, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var report moved

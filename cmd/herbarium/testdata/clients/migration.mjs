@@ -10,8 +10,10 @@
 //   2. getRepo -> importRepo
 //   3. listMissingBlobs -> getBlob -> uploadBlob
 //   4. getPreferences -> putPreferences, where both hosts keep them
-//   5. getRecommendedDidCredentials -> an operation that the owner's own rotation
-//      key signs -> the PLC directory. No mail is needed, and no word of the old host.
+//   5. getRecommendedDidCredentials -> a PLC operation -> submitPlcOperation there.
+//      The owner's own rotation key signs it, so that no mail is needed and no word
+//      of the old host; or, with --admin-password, the old host does where it can,
+//      with the one-time token that its operator looks up (signPlcOperation).
 //   6. checkAccountStatus, activateAccount there, deactivateAccount here
 //
 // Between the moves the account writes: creates, an update, a delete, each with
@@ -28,7 +30,7 @@ import { verifyRepoCar } from '@atproto/repo'
 import * as plc from '@did-plc/lib'
 import { checks, must, same } from './checks.mjs'
 
-const HELP = `usage: node migration.mjs PLC_URL HOST HOST… [--report FILE]
+const HELP = `usage: node migration.mjs PLC_URL HOST HOST… [--report FILE] [--admin-password PASSWORD]
 
 Makes a did:plc account at the first host and moves it to each of the others in
 turn; a host may come again. The hosts take accounts without an invite, let
@@ -40,7 +42,7 @@ const OBSERVATION = 'garden.engram.agents.observation'
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
-  options: { help: { type: 'boolean', short: 'h' }, report: { type: 'string' } },
+  options: { help: { type: 'boolean', short: 'h' }, report: { type: 'string' }, 'admin-password': { type: 'string' } },
 })
 if (options.help || positionals.length < 3) {
   ;(options.help ? process.stdout : process.stderr).write(HELP)
@@ -190,14 +192,28 @@ async function bringPreferences(from, to) {
   same((await to.app.bsky.actor.getPreferences()).data.preferences, data.preferences, 'preferences')
 }
 
-/** Points the DID at the new host, by the owner's word alone. */
-async function point(agent) {
+/** Points the DID at the new host. */
+async function point(old, agent) {
   const { data: wanted } = await agent.com.atproto.identity.getRecommendedDidCredentials()
-  const last = await directory.getLastOp(did)
-  const operation = await plc.createUpdateOp(last, owner, (before) => ({
-    ...before, ...wanted, rotationKeys: [owner.did(), ...wanted.rotationKeys.filter((key) => key !== owner.did())],
-  }))
-  await directory.sendOperation(did, operation)
+  wanted.rotationKeys = [owner.did(), ...wanted.rotationKeys.filter((key) => key !== owner.did())]
+  const operation = (await signedByHost(old, wanted)) ?? (await signedByOwner(wanted))
+  await agent.com.atproto.identity.submitPlcOperation({ operation })
+}
+
+async function signedByOwner(wanted) {
+  return plc.createUpdateOp(await directory.getLastOp(did), owner, (before) => ({ ...before, ...wanted }))
+}
+
+/** Undefined where the operator's tokens are not for us: the reference sends them by mail only. */
+async function signedByHost(old, wanted) {
+  if (!options['admin-password']) return undefined
+  const authorization = `Basic ${Buffer.from(`admin:${options['admin-password']}`).toString('base64')}`
+  const list = () => fetch(new URL('/xrpc/garden.herbarium.admin.listOneTimeTokens', old.serviceUrl), { headers: { authorization } })
+  if (!(await list()).ok) return undefined
+  await old.com.atproto.identity.requestPlcOperationSignature()
+  const { tokens } = await (await list()).json()
+  const { token } = tokens.find((one) => one.did === did && one.purpose === 'plc_operation')
+  return (await old.com.atproto.identity.signPlcOperation({ ...wanted, token })).data.operation
 }
 
 async function move(old, from, to) {
@@ -220,7 +236,7 @@ async function move(old, from, to) {
       'status',
     )
   })
-  await step(`the DID document points to ${to}`, () => point(agent))
+  await step(`the DID document points to ${to}`, () => point(old, agent))
   await step(`${to}: activateAccount`, () => agent.com.atproto.server.activateAccount())
   await step(`${from}: deactivateAccount`, () => old.com.atproto.server.deactivateAccount({}))
   await check(`${from}: takes no more writes, and says that it is deactivated`, async () => {
