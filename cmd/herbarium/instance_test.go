@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -96,7 +97,8 @@ func freePort(t testing.TB) int {
 }
 
 // start runs an instance until the test ends. The environment is its whole
-// configuration: nothing of the test's own leaks in.
+// configuration: nothing of the test's own leaks in. {port} in it is the port
+// that the instance listens on.
 func start(t testing.TB, env ...string) *instance {
 	t.Helper()
 	port := freePort(t)
@@ -112,6 +114,9 @@ func start(t testing.TB, env ...string) *instance {
 		"HERBARIUM_DEV_LOOPBACK=true",
 		"HERBARIUM_LOG_FORMAT=json",
 	}, env...)
+	for i := range in.env {
+		in.env[i] = strings.ReplaceAll(in.env[i], "{port}", strconv.Itoa(port))
+	}
 	in.launch()
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -30,7 +30,7 @@ type moved struct {
 	Records map[string]string `json:"records"` // path -> CID
 }
 
-// migrate moves a new did:plc account along the hosts. Where a host of ours is
+// migrate moves a new account along the hosts. Where a host of ours is
 // left, it signs the operation; the reference is left by its owner's own key.
 func migrate(t *testing.T, plc string, hosts ...string) moved {
 	t.Helper()
@@ -127,9 +127,10 @@ func (f *traveller) stay(t *testing.T, host, didKey string, next func(context.Co
 			if !event.RepoAccount.Active {
 				status = *event.RepoAccount.Status
 			}
+			wasHere := f.lastEvent == host+" active"
 			f.lastEvent = host + " " + status
-			if status == "deactivated" {
-				return
+			if wasHere && status == "deactivated" {
+				return // it may say so again later
 			}
 		}
 		if last != nil && len(f.records) == len(last) && f.lastEvent == host+" active" {
@@ -160,6 +161,7 @@ func verifyFirehoses(t *testing.T, report moved, stream func(t *testing.T, host 
 		}
 		f.stay(t, stay.Host, stay.Key, streams[stay.Host], last)
 	}
+	require.Len(t, f.records, len(report.Records))
 	require.Equal(t, report.Records, f.records)
 	t.Logf("%d hosts, %d commits and %d #sync, no gap", len(report.Stays), f.commits, f.syncs)
 	return f
@@ -200,6 +202,20 @@ func TestMigrationBetweenHosts(t *testing.T) {
 		report := migrate(t, plc, home.url, away.url, home.url)
 		f := verifyFirehoses(t, report, firehose)
 		require.GreaterOrEqual(t, f.syncs, 2, "each activation tells where the repo stands")
+		require.Equal(t, map[string]bool{"seen in round 0": false, "seen in round 1": true, "seen in round 2": false}, baselines(t, home, report))
+	})
+}
+
+// A did:web is bound to a name of the host that issued it: it moves by the word
+// of that host, which goes on serving its document.
+func TestMigrationOfADidWeb(t *testing.T) {
+	eachBackend(t, func(t *testing.T, env []string) {
+		// Two hosts of one machine tell their names apart by the port.
+		web := append([]string{"HERBARIUM_VISIBILITY=public", "HERBARIUM_INVITES=open", "HERBARIUM_HANDLE_DOMAINS=.{port}.test"}, env...)
+		home, away := start(t, web...), start(t, web[:3]...)
+		report := migrate(t, "http://localhost:1", home.url, away.url, home.url)
+		require.Regexp(t, `^did:web:mover-[0-9a-f]{8}\.\d+\.test$`, report.DID)
+		verifyFirehoses(t, report, firehose)
 		require.Equal(t, map[string]bool{"seen in round 0": false, "seen in round 1": true, "seen in round 2": false}, baselines(t, home, report))
 	})
 }

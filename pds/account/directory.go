@@ -34,7 +34,8 @@ type DirectoryConfig struct {
 	Accounts *Store
 	PLCURL   *url.URL // default https://plc.directory; trusted, so it may be in a private network
 	// DevLoopback (development and tests) allows http on loopback: a did:web of
-	// localhost%3APORT, and *.test names, which lead to Listener.
+	// localhost%3APORT, and *.test names, which lead to Listener, or
+	// NAME.PORT.test to that port.
 	DevLoopback bool
 	Listener    string            // host:port of this host's own listener
 	Transport   http.RoundTripper // to foreign hosts; default: public addresses, ports 80 and 443 only
@@ -296,7 +297,7 @@ func (t *foreignTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		way = t.direct
 		local := req.Clone(req.Context())
 		local.Host = req.URL.Host // the name still decides whose document it is
-		local.URL.Scheme, local.URL.Host = "http", t.listener
+		local.URL.Scheme, local.URL.Host = "http", t.listenerOf(host)
 		req = local
 	}
 	res, err := way.RoundTrip(req)
@@ -305,6 +306,21 @@ func (t *foreignTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	}
 	res.Body = &boundedBody{ReadCloser: res.Body, left: maxIdentityAnswer}
 	return res, nil
+}
+
+// listenerOf is where a .test name leads in development: NAME.PORT.test to that
+// port of this machine, where another instance has the handle domain .PORT.test,
+// and any other name to our own listener.
+func (t *foreignTransport) listenerOf(name string) string {
+	labels := strings.Split(name, ".")
+	if len(labels) < 3 {
+		return t.listener
+	}
+	port := labels[len(labels)-2]
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return t.listener
+	}
+	return net.JoinHostPort("localhost", port)
 }
 
 // boundedBody fails, rather than ends, where a body is too long.

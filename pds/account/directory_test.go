@@ -165,6 +165,14 @@ func TestDevelopmentOnLoopback(t *testing.T) {
 		// indigo answers the empty DID and no error here (SkipDNSDomainSuffixes).
 		_, err = dir.LookupHandle(t.Context(), "nobody.other.test")
 		require.ErrorIs(t, err, identity.ErrHandleNotFound)
+		// A name with a port is of the instance there, not of our own.
+		elsewhere, err := account.NewDirectory(account.DirectoryConfig{Accounts: s, DevLoopback: true, Listener: "127.0.0.1:1", Transport: roundTrip(unreachable)})
+		require.NoError(t, err)
+		ident, err = elsewhere.LookupDID(t.Context(), syntax.DID("did:web:peer."+at.Port()+".test"))
+		require.NoError(t, err)
+		require.Equal(t, "http://peer."+at.Port()+".test", ident.GetServiceEndpoint("x"))
+		_, err = elsewhere.LookupDID(t.Context(), "did:web:peer.other.test")
+		require.Error(t, err)
 		for _, bad := range []syntax.DID{"did:web:localhost%3A80:path", "did:web:localhost%3A80%2Fx", "did:web:localhost%3Aport"} {
 			_, err = dir.LookupDID(t.Context(), bad)
 			require.Error(t, err, bad)

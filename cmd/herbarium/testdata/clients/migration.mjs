@@ -16,6 +16,9 @@
 //      with the one-time token that its operator looks up (signPlcOperation).
 //   6. checkAccountStatus, activateAccount there, deactivateAccount here
 //
+// A did:web has no directory: the host that issued it serves its document for
+// ever, and points it where its owner says (garden.herbarium.moveIdentity).
+//
 // Between the moves the account writes: creates, an update, a delete, each with
 // its blobs. The exports are read with @atproto/repo, which checks hashes, the
 // signature and the tree. Whether the firehoses join is left to whoever calls
@@ -23,6 +26,7 @@
 
 import { createHash, randomBytes } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
+import { request } from 'node:http'
 import { parseArgs } from 'node:util'
 import { AtpAgent } from '@atproto/api'
 import { Secp256k1Keypair } from '@atproto/crypto'
@@ -32,9 +36,9 @@ import { checks, must, same } from './checks.mjs'
 
 const HELP = `usage: node migration.mjs PLC_URL HOST HOST… [--report FILE] [--admin-password PASSWORD]
 
-Makes a did:plc account at the first host and moves it to each of the others in
-turn; a host may come again. The hosts take accounts without an invite, let
-anybody read, and use the directory at PLC_URL.
+Makes an account at the first host and moves it to each of the others in turn; a
+host may come again. The hosts take accounts without an invite, let anybody read,
+and use the directory at PLC_URL; the first one gives did:plc or did:web.
 `
 
 const NOTE = 'com.example.note' // no host has a lexicon for it
@@ -67,6 +71,13 @@ async function step(what, run) {
   })
   if (failed) finish()
   return result
+}
+
+/** A client that stays at one host: by itself it goes where the DID document of its session points, in the middle of a move. */
+function clientAt(host) {
+  const agent = new AtpAgent({ service: host })
+  Object.defineProperty(agent.sessionManager, 'pdsUrl', { get: () => undefined, set() {} })
+  return agent
 }
 
 /** What the account must have, wherever it is: path -> CID, and the blobs by CID. */
@@ -145,15 +156,32 @@ async function holds(agent, host) {
 }
 
 async function documentData() {
+  if (did.startsWith('did:web:')) {
+    const { verificationMethod, service } = await issuedDocument()
+    return { signingKey: `did:key:${verificationMethod[0].publicKeyMultibase}`, pds: service[0].serviceEndpoint }
+  }
   const { verificationMethods, services } = await directory.getDocumentData(did)
   return { signingKey: verificationMethods.atproto, pds: services.atproto_pds.endpoint }
+}
+
+/** The document of a did:web, from the host that issued it: on loopback its name is no address, but a Host header. */
+function issuedDocument() {
+  return new Promise((resolve, reject) => {
+    request(new URL('/.well-known/did.json', route[0]), { headers: { host: did.slice('did:web:'.length) } }, async (response) => {
+      let text = ''
+      for await (const chunk of response.setEncoding('utf8')) text += chunk
+      response.statusCode === 200 ? resolve(JSON.parse(text)) : reject(new Error(`did.json: ${response.statusCode} ${text}`))
+    })
+      .on('error', reject)
+      .end()
+  })
 }
 
 // --- a move
 
 /** The account at a host: the one that it had there before, or a new one that brings its DID. */
 async function enter(old, host) {
-  const agent = new AtpAgent({ service: host })
+  const agent = clientAt(host)
   const { service, handle } = await handleAt(agent)
   if (stays.some((stay) => stay.host === host)) {
     await agent.login({ identifier: did, password })
@@ -195,9 +223,20 @@ async function bringPreferences(from, to) {
 /** Points the DID at the new host. */
 async function point(old, agent) {
   const { data: wanted } = await agent.com.atproto.identity.getRecommendedDidCredentials()
+  if (did.startsWith('did:web:')) return pointWeb(wanted)
   wanted.rotationKeys = [owner.did(), ...wanted.rotationKeys.filter((key) => key !== owner.did())]
   const operation = (await signedByHost(old, wanted)) ?? (await signedByOwner(wanted))
   await agent.com.atproto.identity.submitPlcOperation({ operation })
+}
+
+/** The issuer points the document; at its own name, when the account comes home. */
+async function pointWeb({ alsoKnownAs, services, verificationMethods }) {
+  const { endpoint } = services.atproto_pds
+  const home = { endpoint, publicKey: verificationMethods.atproto, handle: alsoKnownAs[0].slice('at://'.length) }
+  const response = await issuer.fetchHandler('/xrpc/garden.herbarium.moveIdentity', {
+    method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(endpoint === route[0] ? {} : home),
+  })
+  must(response.ok, `moveIdentity: ${response.status} ${await response.text()}`)
 }
 
 async function signedByOwner(wanted) {
@@ -250,14 +289,15 @@ async function move(old, from, to) {
 // --- the way
 
 const stays = []
-let agent = await step(`${route[0]}: an account with a rotation key of its owner`, async () => {
-  const first = new AtpAgent({ service: route[0] })
+let agent = await step(`${route[0]}: an account, of which a did:plc has a rotation key of its owner`, async () => {
+  const first = clientAt(route[0])
   const { handle } = await handleAt(first)
   const { data } = await first.createAccount({ handle, email, password, recoveryKey: owner.did() })
   did = data.did
-  same((await directory.getDocumentData(did)).rotationKeys[0], owner.did(), 'first rotation key')
+  if (did.startsWith('did:plc:')) same((await directory.getDocumentData(did)).rotationKeys[0], owner.did(), 'first rotation key')
   return first
 })
+const issuer = agent // of a did:web, for ever
 if (await keepsPreferences(agent)) {
   await agent.app.bsky.actor.putPreferences({ preferences: [{ $type: 'app.bsky.actor.defs#adultContentPref', enabled: false }] })
 }
