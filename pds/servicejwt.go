@@ -26,8 +26,9 @@ const (
 )
 
 // signServiceJWT makes a service JWT by an account's key. It is written out
-// here, not taken from indigo's auth package, because importing that one
-// re-registers ES256 for the whole process.
+// here: indigo's auth package, which account parses permissions with, changes
+// ES256 of the JWT library for the whole process, so nothing of ours signs or
+// verifies with that but HS256.
 func signServiceJWT(key atcrypto.PrivateKey, claims serviceClaims) (string, error) {
 	header := jwtHeader{Typ: "JWT"}
 	switch key.(type) {
