@@ -142,6 +142,7 @@ func (s *Store) Rehash(ctx context.Context, in Place, c cid.Cid, pace func(ctx c
 		return size, fmt.Errorf("verify blob %s after %d bytes: %w", c, size, err)
 	}
 	if got := [32]byte(hash.Sum(nil)); got != want {
+		s.good.forget(c)
 		return size, fmt.Errorf("verify blob %s: %w: its %d bytes hash to %x", c, ErrCorrupt, size, got)
 	}
 	return size, nil

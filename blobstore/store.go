@@ -38,6 +38,8 @@ type Config struct {
 	SpoolDir string
 	// Limit is the largest blob in bytes; 0 means DefaultLimit.
 	Limit int64
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
 }
 
 // Info describes a blob that was received.
@@ -62,7 +64,9 @@ type Store struct {
 	bucket  Bucket
 	spool   string
 	limit   int64
+	now     func() time.Time
 	buffers sync.Pool // of *[copyBuffer]byte
+	good    goodBlobs
 }
 
 // New checks the configuration, makes the spool directory and removes what a
@@ -80,6 +84,9 @@ func New(c Config) (*Store, error) {
 	if c.Limit == 0 {
 		c.Limit = DefaultLimit
 	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	if err := makeTempDir(c.SpoolDir); err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
@@ -87,6 +94,8 @@ func New(c Config) (*Store, error) {
 		bucket:  c.Bucket,
 		spool:   c.SpoolDir,
 		limit:   c.Limit,
+		now:     c.Now,
+		good:    goodBlobs{until: map[cid.Cid]time.Time{}},
 		buffers: sync.Pool{New: func() any { return new([copyBuffer]byte) }},
 	}, nil
 }
