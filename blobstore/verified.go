@@ -171,6 +171,7 @@ func (v *verifyingReader) readGood(p []byte) (int, error) {
 }
 
 func (v *verifyingReader) corrupt(format string, args ...any) error {
+	v.store.good.forget(v.cid)
 	return fmt.Errorf("read blob %s: %w: %s", v.cid, ErrCorrupt, fmt.Sprintf(format, args...))
 }
 

@@ -51,6 +51,10 @@ type Config struct {
 	Blobs     string // dir:PATH or s3://…, as blobstore.OpenBucket reads it
 	BlobLimit ByteSize
 	SpoolDir  string
+	// BlobVerify hashes what is served; BlobRedirect is how long the URLs are good
+	// to which getBlob sends readers, 0 when it serves the bytes itself.
+	BlobVerify   bool
+	BlobRedirect time.Duration
 
 	Visibility        string        // VisibilityTeam | VisibilityPublic
 	PublicCollections []syntax.NSID // sorted; only with VisibilityTeam

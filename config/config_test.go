@@ -130,6 +130,9 @@ func TestFaults(t *testing.T) {
 		"url with path":     {env("HERBARIUM_PUBLIC_URL=https://a.example/pds"), "no path"},
 		"size":              {env("HERBARIUM_BLOB_LIMIT=5 parsecs"), "want a size"},
 		"size over int64":   {env("HERBARIUM_BLOB_LIMIT=9000000000GiB"), "want a size"},
+		"redirect to files": {env("HERBARIUM_BLOB_REDIRECT=5m"), "needs BLOBS=s3://"},
+		"redirect for long": {env("HERBARIUM_BLOBS=s3://b", "HERBARIUM_BLOB_REDIRECT=8d"), "want 0s to 168h"},
+		"redirect unhashed": {env("HERBARIUM_BLOBS=s3://b", "HERBARIUM_BLOB_REDIRECT=5m", "HERBARIUM_BLOB_VERIFY=on"), "want one of them"},
 		"no size":           {env("HERBARIUM_BLOB_LIMIT=0"), "more than 0"},
 		"duration":          {env("HERBARIUM_EVENT_RETENTION=soon"), "want a duration"},
 		"network":           {env("HERBARIUM_TRUSTED_PROXIES=10.0.0.0/8 proxy"), `"proxy" is no network`},
@@ -263,10 +266,10 @@ func TestEveryFieldHasAKey(t *testing.T) {
 		"HERBARIUM_METRICS_LISTEN=:1", "HERBARIUM_TRUSTED_PROXIES=::1", "HERBARIUM_LOG_LEVEL=debug",
 		"HERBARIUM_PRIVACY_POLICY_URL=https://a.example/privacy", "HERBARIUM_TERMS_OF_SERVICE_URL=https://a.example/terms", "HERBARIUM_CONTACT_EMAIL=op@a.example",
 		"HERBARIUM_ADMIN_PASSWORD=a", "HERBARIUM_MASTER_KEY=b", "HERBARIUM_JWT_SECRET=c", "HERBARIUM_DEV_LOOPBACK=true"}
-	team, err := config.Load(env(append(common, "HERBARIUM_PUBLIC_COLLECTIONS=org.example.b,org.example.a, org.example.b")...))
+	team, err := config.Load(env(append(common, "HERBARIUM_BLOB_VERIFY=true", "HERBARIUM_PUBLIC_COLLECTIONS=org.example.b,org.example.a, org.example.b")...))
 	require.NoError(t, err)
 	require.Equal(t, []syntax.NSID{"org.example.a", "org.example.b"}, team.PublicCollections)
-	public, err := config.Load(env(append(common, "HERBARIUM_VISIBILITY=public", "HERBARIUM_CRAWLERS=https://relay.example/, http://localhost:2470")...))
+	public, err := config.Load(env(append(common, "HERBARIUM_BLOBS=s3://b", "HERBARIUM_BLOB_REDIRECT=5m", "HERBARIUM_VISIBILITY=public", "HERBARIUM_CRAWLERS=https://relay.example/, http://localhost:2470")...))
 	require.NoError(t, err)
 	require.Equal(t, "[https://relay.example http://localhost:2470]", fmt.Sprint(public.Crawlers))
 	a, b := reflect.ValueOf(*team), reflect.ValueOf(*public)

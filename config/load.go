@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/knadh/koanf/parsers/toml/v2"
@@ -41,6 +42,9 @@ type raw struct {
 // Load reads the configuration: defaults, then the file, the environment and
 // the flags, each overruling the one before. An empty value means not set. All
 // faults found are in the error.
+// maxBlobRedirect is how long S3 lets a signed URL be good.
+const maxBlobRedirect = 7 * 24 * time.Hour
+
 func Load(in Input) (*Config, error) {
 	given := map[string]raw{}
 	var errs []error
@@ -251,6 +255,14 @@ func (c *Config) contradictions() (errs []error) {
 	}
 	if c.BlobLimit <= 0 {
 		fault("BLOB_LIMIT: want more than 0")
+	}
+	switch redirects := c.BlobRedirect != 0; {
+	case c.BlobRedirect < 0 || c.BlobRedirect > maxBlobRedirect:
+		fault("BLOB_REDIRECT: want 0s to %s", maxBlobRedirect)
+	case redirects && !strings.HasPrefix(c.Blobs, "s3:"):
+		fault("BLOB_REDIRECT needs BLOBS=s3://…: nothing else has URLs")
+	case redirects && c.BlobVerify:
+		fault("BLOB_REDIRECT and BLOB_VERIFY: want one of them; bytes that pass by this host are not hashed")
 	}
 	if c.EventRetention <= 0 {
 		fault("EVENT_RETENTION: want more than 0")

@@ -155,28 +155,102 @@ func (p *PDS) getBlob(ctx context.Context, call *xrpc.Call, in getBlobParams) er
 	if !referenced {
 		return repostore.ErrBlobNotFound
 	}
-	content, err := p.blobs.Open(ctx, blob.CID)
-	if err != nil {
-		// Bytes that a record refers to are to be there: that they are not is our
-		// fault, and loud.
-		return fmt.Errorf("open referenced blob %s of %s: %w", blob.CID, a.DID, err)
+	if p.cfg.BlobRedirect > 0 {
+		err = p.redirectToBlob(ctx, call, blob)
+	} else {
+		err = p.sendBlob(ctx, call, blob)
 	}
-	defer func() { _ = content.Close() }() // read only: nothing can be lost
-	return serveBlob(call, blob, content)
+	var answered *xrpc.Error
+	if err != nil && !errors.As(err, &answered) {
+		// Bytes that a record refers to are to be there, and to be right: that they
+		// are not is our fault, and loud.
+		return fmt.Errorf("serve referenced blob %s of %s: %w", blob.CID, a.DID, err)
+	}
+	return err
 }
 
-// serveBlob answers with the bytes, a part of them, several parts, or none for
-// HEAD and If-None-Match. A blob's name is its hash, so a copy never ages. What
-// agents kept may be hostile to a browser: it is told to save it, not to show
-// or run it.
-func serveBlob(call *xrpc.Call, blob repostore.Blob, content io.ReadSeeker) error {
+// sendBlob serves the bytes from here.
+func (p *PDS) sendBlob(ctx context.Context, call *xrpc.Call, blob repostore.Blob) error {
+	if !p.cfg.VerifyBlobs {
+		content, err := p.blobs.Open(ctx, blob.CID)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = content.Close() }() // read only: nothing can be lost
+		return serveBlob(call, blob, content)
+	}
+	whole := call.Request.Header.Get("Range") == ""
+	content, err := p.blobs.OpenVerified(ctx, blob.CID, whole)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = content.Close() }()
+	read := &failingReader{ReadSeeker: content}
+	// Half an answer may be out when bytes are found wrong. The error of the reader
+	// breaks the connection off, so that the client sees that it has not all.
+	return errors.Join(serveBlob(call, blob, read), read.err)
+}
+
+// failingReader keeps the error of a reader, which http.ServeContent drops.
+type failingReader struct {
+	io.ReadSeeker
+	err error // other than io.EOF
+}
+
+func (f *failingReader) Read(p []byte) (int, error) {
+	n, err := f.ReadSeeker.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.err = err
+	}
+	return n, err
+}
+
+// redirectToBlob sends the reader to the bucket, with a URL that is good for a
+// while. The store sends the headers that are in it; of the others the one that
+// counts, that nothing of this is shown or run, is its Content-Disposition.
+func (p *PDS) redirectToBlob(ctx context.Context, call *xrpc.Call, blob repostore.Blob) error {
+	header, described := call.Writer.Header(), http.Header{}
+	blobHeaders(described, blob)
+	if strings.Contains(call.Request.Header.Get("If-None-Match"), described.Get("ETag")) {
+		blobHeaders(header, blob)
+		call.Writer.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	// The URL would be good for nothing if the bytes were not there.
+	if _, err := p.blobs.Stat(ctx, blob.CID); err != nil {
+		return err
+	}
+	location, err := p.blobs.PresignGet(ctx, blob.CID, p.cfg.BlobRedirect, blobstore.URLHeaders{
+		ContentType:        described.Get("Content-Type"),
+		ContentDisposition: described.Get("Content-Disposition"),
+		CacheControl:       described.Get("Cache-Control"),
+	})
+	if err != nil {
+		return err
+	}
+	header.Set("Cache-Control", "no-store") // the URL ages
+	header.Set("Location", location)
+	call.Writer.WriteHeader(http.StatusFound)
+	return nil
+}
+
+// blobHeaders describes a blob. Its name is its hash, so a copy never ages. What
+// agents kept may be hostile to a browser: it is told to save it, not to show or
+// run it.
+func blobHeaders(header http.Header, blob repostore.Blob) {
 	name := blob.CID.String()
-	header := call.Writer.Header()
 	header.Set("Content-Type", blob.MimeType)
 	header.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name))
 	header.Set("ETag", `"`+name+`"`)
 	header.Set("Cache-Control", "private, max-age=31536000, immutable")
 	harmless(header)
+}
+
+// serveBlob answers with the bytes, a part of them, several parts, or none for
+// HEAD and If-None-Match.
+func serveBlob(call *xrpc.Call, blob repostore.Blob, content io.ReadSeeker) error {
+	header := call.Writer.Header()
+	blobHeaders(header, blob)
 	if strings.Count(call.Request.Header.Get("Range"), ",") >= maxRanges {
 		call.Request.Header.Del("Range") // RFC 9110, 14.2: a server may ignore it
 	}

@@ -48,6 +48,8 @@ type setting struct {
 	invites    bool
 	teamDIDs   []syntax.DID
 	bucket     blobstore.Bucket
+	verify     bool          // blobs while they are served
+	redirect   time.Duration // of getBlob
 	proxy      *http.Client
 	plc        *url.URL                            // accounts are did:plc, created in the directory there
 	others     func(*testing.T) identity.Directory // knows DIDs that are not hosted
@@ -183,7 +185,7 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	require.NoError(t, err)
 	host, err := pds.New(pds.Config{
 		PublicURL: public, ServiceDID: h.did, HandleDomains: []string{".test"}, Visibility: set.visibility,
-		InviteRequired: set.invites, TeamDIDs: set.teamDIDs, DevLoopback: true, Limits: set.limits, Version: "test",
+		InviteRequired: set.invites, TeamDIDs: set.teamDIDs, DevLoopback: true, Limits: set.limits, VerifyBlobs: set.verify, BlobRedirect: set.redirect, Version: "test",
 		Links: pds.Links{PrivacyPolicy: "https://example.org/privacy"}, Contact: pds.Contact{Email: "operator@example.org"},
 	}, pds.Deps{
 		DB: db, Accounts: h.accounts, Repos: h.repos, Events: h.events, Blobs: blobs, Catalog: catalog, Rules: rules,

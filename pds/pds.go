@@ -48,6 +48,12 @@ type Config struct {
 	// of its own. The server that the methods
 	// are registered with takes PDS.Admit as its hook.
 	Limits Limits
+	// VerifyBlobs hashes blobs while they are served, so that a transfer fails
+	// rather than end with wrong bytes.
+	VerifyBlobs bool
+	// BlobRedirect, when not 0, is how long a URL of the bucket is good to which
+	// getBlob sends readers instead of serving the bytes.
+	BlobRedirect time.Duration
 	// Version is told by the health check.
 	Version string
 	// Links and Contact are told by describeServer.

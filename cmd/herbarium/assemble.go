@@ -36,6 +36,7 @@ type service struct {
 	accounts *account.Store
 	events   *sequencer.Sequencer
 	repos    *repostore.Store
+	blobs    *blobstore.Store
 	consumer *ingest.Consumer
 	crawler  *pds.Crawler // nil without CRAWLERS
 	host     *pds.PDS
@@ -49,6 +50,10 @@ const ownSignatureSample = 100
 
 // pruneEvery is how often the event log is cut to its retention.
 const pruneEvery = 10 * time.Minute
+
+// blobsEvery is how often the bucket is probed, and relieved of uploads that were
+// begun before as long and never ended.
+const blobsEvery = 24 * time.Hour
 
 // deleteEvery is how often accounts are deleted whose owner set a time.
 const deleteEvery = time.Minute
@@ -64,6 +69,7 @@ func (s *service) parts() map[string]func(context.Context) error {
 			_, err := s.events.Prune(ctx)
 			return err
 		}),
+		"blobs":     every(s.log, blobsEvery, "look after the bucket of blobs", s.lookAfterBlobs),
 		"deletions": every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
 	}
 	if s.crawler != nil {
@@ -160,8 +166,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	if s.repos, err = repostore.New(repostore.Config{DB: pdsDB, Sequencer: s.events, Rules: rules, Keys: s.accounts, SpoolDir: s.cfg.SpoolDir}); err != nil {
 		return nil, err
 	}
-	blobs, err := s.openBlobs(ctx)
-	if err != nil {
+	if s.blobs, err = s.openBlobs(ctx); err != nil {
 		return nil, err
 	}
 	host := &ownHost{accounts: s.accounts, repos: s.repos, events: s.events, publicURL: cfg.PublicURL.String(), team: cfg.TeamDIDs}
@@ -184,10 +189,11 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 		PublicURL: cfg.PublicURL, ServiceDID: cfg.ServiceDID, HandleDomains: cfg.HandleDomains, Visibility: visibility,
 		PublicCollections: cfg.PublicCollections, InviteRequired: cfg.Invites == config.InvitesRequired, TeamDIDs: cfg.TeamDIDs,
 		DevLoopback: cfg.DevLoopback, Limits: limits, Version: buildVersion(),
-		Links:   pds.Links{PrivacyPolicy: cfg.PrivacyPolicyURL, TermsOfService: cfg.TermsOfServiceURL},
-		Contact: pds.Contact{Email: cfg.ContactEmail},
+		Links:       pds.Links{PrivacyPolicy: cfg.PrivacyPolicyURL, TermsOfService: cfg.TermsOfServiceURL},
+		Contact:     pds.Contact{Email: cfg.ContactEmail},
+		VerifyBlobs: cfg.BlobVerify, BlobRedirect: cfg.BlobRedirect,
 	}, pds.Deps{
-		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: blobs, Catalog: catalog, Rules: rules,
+		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: s.blobs, Catalog: catalog, Rules: rules,
 		Audit: audit, Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: log,
 	})
 	if err != nil {
@@ -261,6 +267,21 @@ func (s *service) openBlobs(ctx context.Context) (*blobstore.Store, error) {
 		return nil, err
 	}
 	return blobstore.New(blobstore.Config{Bucket: bucket, SpoolDir: s.cfg.SpoolDir, Limit: int64(s.cfg.BlobLimit)})
+}
+
+// lookAfterBlobs logs what the bucket was found to do and gives up uploads that a
+// crash cut off.
+func (s *service) lookAfterBlobs(ctx context.Context) error {
+	found, err := s.blobs.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	s.log.Info("the bucket of blobs works", "found", found)
+	aborted, err := s.blobs.AbortUploads(ctx, time.Now().Add(-blobsEvery))
+	if aborted > 0 {
+		s.log.Info("gave up uploads that never ended", "uploads", aborted)
+	}
+	return err
 }
 
 // watch adds the gauges of what runs.
