@@ -25,6 +25,7 @@ type Authenticator struct {
 	accounts *account.Store
 	isAdmin  func(password string) bool
 	services *serviceVerifier
+	now      func() time.Time
 	team     map[syntax.DID]bool // other hosts' accounts that belong to the team
 }
 
@@ -35,7 +36,7 @@ func newAuthenticator(cfg Config, deps Deps, now func() time.Time) (*Authenticat
 	if err != nil {
 		return nil, err
 	}
-	a := &Authenticator{accounts: deps.Accounts, isAdmin: deps.IsAdminPassword, services: services, team: map[syntax.DID]bool{}}
+	a := &Authenticator{accounts: deps.Accounts, isAdmin: deps.IsAdminPassword, services: services, now: now, team: map[syntax.DID]bool{}}
 	for _, did := range cfg.TeamDIDs {
 		a.team[did] = true
 	}
@@ -140,6 +141,9 @@ func (a *Authenticator) service(ctx context.Context, token string, lxm syntax.NS
 		return xrpc.Viewer{}, err
 	}
 	v.Active, v.Status, v.Member = hosted.Active(), hosted.HostedStatus(), isMember(hosted)
+	if hosted.Held(a.now()) != nil {
+		v.Active, v.Member = false, false
+	}
 	return v, nil
 }
 
@@ -167,7 +171,8 @@ func (a *Authenticator) stillMember(ctx context.Context, r *http.Request, v xrpc
 			return false
 		}
 		grant, err := a.accounts.VerifyAccess(ctx, token)
-		if errors.Is(err, account.ErrTokenExpired) || errors.Is(err, account.ErrTokenInvalid) || errors.Is(err, account.ErrNotFound) {
+		if errors.Is(err, account.ErrTokenExpired) || errors.Is(err, account.ErrTokenInvalid) || errors.Is(err, account.ErrNotFound) ||
+			errors.Is(err, account.ErrAgentExpired) || errors.Is(err, account.ErrAgentDisabled) {
 			return false
 		}
 		return err != nil || isMember(grant.Account)
@@ -179,7 +184,7 @@ func (a *Authenticator) stillMember(ctx context.Context, r *http.Request, v xrpc
 		if errors.Is(err, account.ErrNotFound) {
 			return false
 		}
-		return err != nil || isMember(hosted)
+		return err != nil || isMember(hosted) && hosted.Held(a.now()) == nil
 	default:
 		return v.Member
 	}

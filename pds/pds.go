@@ -177,6 +177,7 @@ func (p *PDS) Register(s *xrpc.Server) error {
 		p.registerPreferences(s),
 		p.registerKeyLogin(s),
 		p.registerCredentials(s),
+		p.registerAgents(s),
 		p.registerOwner(s),
 		p.registerAudit(s),
 		p.registerPLC(s),

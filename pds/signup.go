@@ -101,6 +101,12 @@ func (p *PDS) provesHandle(ctx context.Context, did syntax.DID, handle syntax.Ha
 // transaction. What is slow or talks to others, such as the PLC directory,
 // happens before it.
 func (p *PDS) openAccount(ctx context.Context, params account.Params) (account.Account, error) {
+	return p.openAccountWith(ctx, params, func(*gorm.DB, syntax.DID) error { return nil })
+}
+
+// openAccountWith is openAccount with what else belongs to the account, in the
+// same transaction.
+func (p *PDS) openAccountWith(ctx context.Context, params account.Params, also func(tx *gorm.DB, did syntax.DID) error) (account.Account, error) {
 	prepared, err := p.accounts.Prepare(ctx, params)
 	if err != nil {
 		return account.Account{}, err
@@ -114,6 +120,9 @@ func (p *PDS) openAccount(ctx context.Context, params account.Params) (account.A
 			return nil, err
 		}
 		_, repo, err := p.repos.CreateRepo(ctx, tx, created.DID, prepared.SigningKey())
+		if err == nil {
+			err = also(tx, created.DID)
+		}
 		if err != nil || !created.Active() {
 			return nil, err // what is not active yet is announced by its activation
 		}

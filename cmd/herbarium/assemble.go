@@ -58,6 +58,9 @@ const blobsEvery = 24 * time.Hour
 // deleteEvery is how often accounts are deleted whose owner set a time.
 const deleteEvery = time.Minute
 
+// expireEvery is how often the agents are looked for whose time is over.
+const expireEvery = 10 * time.Second
+
 // parts are what runs beside the listeners, by the name that errors carry.
 func (s *service) parts() map[string]func(context.Context) error {
 	parts := map[string]func(context.Context) error{
@@ -71,6 +74,7 @@ func (s *service) parts() map[string]func(context.Context) error {
 		}),
 		"blobs":     every(s.log, blobsEvery, "look after the bucket of blobs", s.lookAfterBlobs),
 		"deletions": every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
+		"expiries":  every(s.log, expireEvery, "deactivate agents whose time is over", s.host.ExpireAgents),
 	}
 	if s.crawler != nil {
 		parts["crawlers"] = s.crawler.Run
