@@ -17,7 +17,7 @@ var version = ""
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := withoutArguments(program()).Run(ctx, os.Args); err != nil {
+	if err := strict(program()).Run(ctx, os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "herbarium:", err)
 		os.Exit(1)
 	}
@@ -36,6 +36,7 @@ func program() *cli.Command {
 			demoCommand(),
 			migrateCommand(),
 			reindexCommand(),
+			agentCommand(),
 			configCommand(),
 			healthcheckCommand(),
 			{
@@ -50,19 +51,27 @@ func program() *cli.Command {
 	}
 }
 
-// withoutArguments makes every command refuse arguments: none takes any, and
-// what is given is a mistake that must not be passed over.
-func withoutArguments(c *cli.Command) *cli.Command {
+// strict makes every command refuse arguments that it does not declare, and
+// miss those that it does: what is given is a mistake that must not be passed
+// over.
+func strict(c *cli.Command) *cli.Command {
 	for _, sub := range c.Commands {
-		withoutArguments(sub)
+		strict(sub)
 	}
-	if len(c.Commands) == 0 {
-		c.Before = func(ctx context.Context, c *cli.Command) (context.Context, error) {
-			if c.Args().Present() {
-				return ctx, fmt.Errorf("%s takes no arguments, and %q was given; see herbarium %s --help", c.Name, c.Args().First(), c.Name)
-			}
-			return ctx, nil
+	if len(c.Commands) > 0 {
+		return c
+	}
+	c.Before = func(ctx context.Context, c *cli.Command) (context.Context, error) {
+		given, want := c.Args().Slice(), len(c.Arguments)
+		switch {
+		case len(given) < want:
+			return ctx, fmt.Errorf("%s needs %s; see herbarium %s --help", c.Name, c.ArgsUsage, c.FullName())
+		case len(given) > want && want == 0:
+			return ctx, fmt.Errorf("%s takes no arguments, and %q was given; see herbarium %s --help", c.Name, given[0], c.Name)
+		case len(given) > want:
+			return ctx, fmt.Errorf("%s takes %s alone, and %q was given too; flags come before it", c.Name, c.ArgsUsage, given[want])
 		}
+		return ctx, nil
 	}
 	return c
 }
