@@ -164,3 +164,15 @@ func TestAgentCommands(t *testing.T) {
 	fails("show needs HANDLE", "show")
 	fails("show takes HANDLE alone", "show", "a.test", "b.test")
 }
+
+// The manifest of the README works as it stands there.
+func TestManifestOfTheREADME(t *testing.T) {
+	in := start(t)
+	out := t.TempDir()
+	said, code := in.apply(t, block(t, "Agents", "yaml"), out, "--yes")
+	require.Equal(t, 0, code, said)
+	require.FileExists(t, filepath.Join(out, "surveyor.test.observe"))
+	said, code = in.apply(t, block(t, "Agents", "yaml"), out, "--yes")
+	require.Equal(t, 0, code)
+	require.Equal(t, "no change\n", said)
+}
