@@ -53,6 +53,8 @@ type setting struct {
 	proxy      *http.Client
 	plc        *url.URL                            // accounts are did:plc, created in the directory there
 	others     func(*testing.T) identity.Directory // knows DIDs that are not hosted
+	dns        account.TXTResolver                 // what DNS says; nothing is asked for .test
+	web        http.RoundTripper                   // other hosts
 	limits     pds.Limits
 	clock      *clock // of the handlers and of the accounts; the machine's when nil
 }
@@ -174,7 +176,10 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	require.NoError(t, err)
 	blobs, err := blobstore.New(blobstore.Config{Bucket: set.bucket, SpoolDir: t.TempDir(), Limit: blobLimit})
 	require.NoError(t, err)
-	directory, err := account.NewDirectory(account.DirectoryConfig{Accounts: h.accounts, PLCURL: set.plc, DevLoopback: true, Listener: address})
+	network := account.DirectoryConfig{Accounts: h.accounts, PLCURL: set.plc, DevLoopback: true, Listener: address, Resolver: set.dns, Transport: set.web}
+	directory, err := account.NewDirectory(network)
+	require.NoError(t, err)
+	handles, err := account.NewHandleResolver(network)
 	require.NoError(t, err)
 	if set.others != nil {
 		h.others = set.others(t)
@@ -189,7 +194,7 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 		Links: pds.Links{PrivacyPolicy: "https://example.org/privacy"}, Contact: pds.Contact{Email: "operator@example.org"},
 	}, pds.Deps{
 		DB: db, Accounts: h.accounts, Repos: h.repos, Events: h.events, Blobs: blobs, Catalog: catalog, Rules: rules,
-		Audit: audit, Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: quiet, Now: now, ProxyClient: set.proxy,
+		Audit: audit, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: quiet, Now: now, ProxyClient: set.proxy,
 	})
 	require.NoError(t, err)
 	h.server, err = xrpc.New(xrpc.Config{

@@ -67,13 +67,41 @@ func (p *PDS) updateHandle(ctx context.Context, v xrpc.Viewer, in updateHandleIn
 	return &xrpc.None{}, p.rename(ctx, v.DID, in.Handle, false)
 }
 
-// rename gives an account another handle under a domain of this host and
-// announces it, also when nothing changes: that is how a client asks for the
+// HandleResolver asks the network, now, which DID a handle under a domain of
+// others names; account.HandleResolver is one.
+type HandleResolver interface {
+	Resolve(ctx context.Context, handle syntax.Handle) (syntax.DID, error)
+}
+
+// proves refuses a handle under a domain of others that does not name the DID.
+func (p *PDS) proves(ctx context.Context, handle syntax.Handle, did syntax.DID) error {
+	if p.handles == nil {
+		return account.ErrDomainUnsupported
+	}
+	named, err := p.handles.Resolve(ctx, handle)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("resolve handle %s: %w", handle, err)
+	case err != nil:
+		return xrpc.InvalidRequest("External handle did not resolve to DID; publish the TXT record _atproto.%[1]s with did=%[2]s, and no other, or https://%[1]s/.well-known/atproto-did with %[2]s", handle, did)
+	case named != did:
+		return xrpc.InvalidRequest("External handle resolves to another DID, %[3]s; let the TXT record _atproto.%[1]s, which counts before https://%[1]s/.well-known/atproto-did, say did=%[2]s", handle, did, named)
+	}
+	return nil
+}
+
+// rename gives an account another handle, under a domain of this host or a
+// proven one under another, and announces it, also when nothing changes: that is how a client asks for the
 // identity to be looked at again.
 func (p *PDS) rename(ctx context.Context, did syntax.DID, handle syntax.Handle, byAdmin bool) error {
-	handle, err := p.accounts.CheckHandle(handle, byAdmin)
+	handle, ours, err := p.accounts.CheckHandle(handle, byAdmin)
 	if err != nil {
 		return err
+	}
+	if !ours {
+		if err := p.proves(ctx, handle, did); err != nil {
+			return err
+		}
 	}
 	before, err := p.accounts.Get(ctx, did)
 	if err != nil {
@@ -93,6 +121,12 @@ func (p *PDS) rename(ctx context.Context, did syntax.DID, handle syntax.Handle, 
 	})
 	if err != nil {
 		return fmt.Errorf("rename %s: %w", did, err)
+	}
+	// What was known of the names, also that one of them named nobody.
+	for _, name := range []syntax.Handle{before.Handle, handle} {
+		if err := p.directory.Purge(ctx, name.AtIdentifier()); err != nil {
+			return fmt.Errorf("purge identity %s: %w", name, err)
+		}
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ type Contact struct {
 }
 
 // Deps are the rooms that the handlers stand on, and the outside world. All
-// but Log, Now and ProxyClient are required.
+// but Handles, Log, Now and ProxyClient are required.
 type Deps struct {
 	DB        *migrations.DB
 	Accounts  *account.Store
@@ -88,6 +88,7 @@ type Deps struct {
 	// IsAdminPassword compares in constant time (account.Secrets does).
 	IsAdminPassword func(password string) bool
 
+	Handles     HandleResolver   // proves handles under other domains; without it they are refused
 	Log         *slog.Logger     // slog.Default() when nil
 	Now         func() time.Time // time.Now when nil
 	ProxyClient *http.Client     // dials other services; one that reaches public addresses only when nil
@@ -109,6 +110,7 @@ type PDS struct {
 	now         func() time.Time
 	proxyClient *http.Client
 	audit       *operator.Log
+	handles     HandleResolver
 	auth        *Authenticator
 	limiter     *limiter
 	meters      meters
@@ -130,6 +132,7 @@ func New(cfg Config, deps Deps) (*PDS, error) {
 		catalog:     deps.Catalog,
 		rules:       deps.Rules,
 		audit:       deps.Audit,
+		handles:     deps.Handles,
 		directory:   deps.Directory,
 		log:         deps.Log,
 		now:         deps.Now,

@@ -85,16 +85,16 @@ func provesDID(ctx context.Context, v xrpc.Viewer, did syntax.DID) error {
 }
 
 // provesHandle refuses a handle of another domain that does not point to the
-// DID, and back.
+// DID.
 func (p *PDS) provesHandle(ctx context.Context, did syntax.DID, handle syntax.Handle) error {
 	if p.accounts.OwnsDomain(handle) {
 		return nil
 	}
 	ident, err := p.directory.LookupDID(ctx, did)
-	if err != nil || ident.Handle != handle {
-		return xrpc.InvalidRequest("External handle did not resolve to DID; let %s and the DID document name each other, or take a handle of this host", handle)
+	if err == nil && ident.Handle == handle || p.handles != nil && p.proves(ctx, handle, did) == nil {
+		return nil
 	}
-	return nil
+	return xrpc.InvalidRequest("External handle did not resolve to DID; let %s name it, or take a handle of this host", handle)
 }
 
 // openAccount makes the account and its repo and announces them, in one

@@ -151,9 +151,14 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	if err := s.accounts.EnsureHostKeys(ctx); err != nil {
 		return nil, err
 	}
-	directory, err := account.NewDirectory(account.DirectoryConfig{
+	network := account.DirectoryConfig{
 		Accounts: s.accounts, PLCURL: cfg.PLCURL, DevLoopback: cfg.DevLoopback, Listener: dialable(cfg.Listen),
-	})
+	}
+	directory, err := account.NewDirectory(network)
+	if err != nil {
+		return nil, err
+	}
+	handles, err := account.NewHandleResolver(network)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +203,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 		VerifyBlobs: cfg.BlobVerify, BlobRedirect: cfg.BlobRedirect,
 	}, pds.Deps{
 		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: s.blobs, Catalog: catalog, Rules: rules,
-		Audit: audit, Directory: directory, IsAdminPassword: secrets.IsAdminPassword, Log: log,
+		Audit: audit, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -280,6 +280,7 @@ var gates = map[string]gate{
 	"garden.herbarium.admin.rotateCredential":           toAdmin,
 	"garden.herbarium.admin.revokeCredential":           toAdmin,
 	"garden.herbarium.admin.moveIdentity":               toAdmin,
+	"garden.herbarium.admin.listAudit":                  toAdmin,
 	"garden.herbarium.admin.listOneTimeTokens":          toAdmin,
 	"com.atproto.server.getAccountInviteCodes":          toAccounts,
 	"com.atproto.server.requestAccountDelete":           toAccounts,
@@ -290,7 +291,6 @@ var gates = map[string]gate{
 	"garden.herbarium.getAccountLimits":                 toAccounts,
 	"garden.herbarium.admin.getAccountLimits":           toAdmin,
 	"garden.herbarium.admin.updateAccountPolicy":        toAdmin,
-	"garden.herbarium.admin.listAudit":                  toAdmin,
 }
 
 // scopeReaches are the methods that take a credential which may only create

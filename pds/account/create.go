@@ -96,7 +96,12 @@ func (s *Store) admissibleHandle(params Params) (syntax.Handle, error) {
 	if params.DID == "" || s.OwnsDomain(params.Handle) {
 		return s.checkHandle(params.Handle, params.ByAdmin)
 	}
-	handle, err := ParseHandle(string(params.Handle))
+	return foreignHandle(params.Handle)
+}
+
+// foreignHandle reads a handle under a domain of others.
+func foreignHandle(handle syntax.Handle) (syntax.Handle, error) {
+	handle, err := ParseHandle(string(handle))
 	if err == nil && (!handle.AllowedTLD() || handle.IsInvalidHandle()) {
 		err = fmt.Errorf("%w: .%s is not for handles", ErrHandleInvalid, handle.TLD())
 	}

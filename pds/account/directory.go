@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +37,7 @@ type DirectoryConfig struct {
 	// NAME.PORT.test to that port.
 	DevLoopback bool
 	Listener    string            // host:port of this host's own listener
+	Resolver    TXTResolver       // of handles; default: Go's own, by the machine's name servers
 	Transport   http.RoundTripper // to foreign hosts; default: public addresses, ports 80 and 443 only
 }
 
@@ -45,35 +45,46 @@ type DirectoryConfig struct {
 // and handles of this host are answered from the database, as fresh as that;
 // all others come over the network, bounded in time and size and cached.
 func NewDirectory(cfg DirectoryConfig) (identity.Directory, error) {
-	if cfg.Accounts == nil {
-		return nil, errors.New("identity directory: no accounts")
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
-	if cfg.DevLoopback && cfg.Listener == "" {
-		return nil, errors.New("identity directory: DevLoopback needs the Listener")
+	client := cfg.client()
+	foreign := &foreignDirectory{
+		base: &identity.BaseDirectory{
+			PLCURL:     strings.TrimSuffix(plcOrPublic(cfg.PLCURL).String(), "/"),
+			HTTPClient: *client,
+			UserAgent:  "herbarium",
+		},
+		handles: newHandleResolver(cfg, client),
+		dev:     cfg.DevLoopback,
+		client:  *client,
 	}
-	plc := plcOrPublic(cfg.PLCURL)
-	if cfg.Transport == nil {
-		cfg.Transport = ssrf.PublicOnlyTransport()
+	local := &localDirectory{accounts: cfg.Accounts, foreign: identity.NewCacheDirectory(foreign, identityCacheSize, identityTTL, identityErrorTTL, invalidHandleTTL)}
+	foreign.hosted = local.hosted
+	return local, nil
+}
+
+func (cfg DirectoryConfig) check() error {
+	switch {
+	case cfg.Accounts == nil:
+		return errors.New("identity directory: no accounts")
+	case cfg.DevLoopback && cfg.Listener == "":
+		return errors.New("identity directory: DevLoopback needs the Listener")
 	}
-	client := http.Client{
+	return nil
+}
+
+// client reaches what identities may be read from.
+func (cfg DirectoryConfig) client() *http.Client {
+	public := cfg.Transport
+	if public == nil {
+		public = ssrf.PublicOnlyTransport()
+	}
+	return &http.Client{
 		Timeout:       identityTimeout,
-		Transport:     &foreignTransport{plc: plc, public: cfg.Transport, direct: http.DefaultTransport, dev: cfg.DevLoopback, listener: cfg.Listener},
+		Transport:     &foreignTransport{plc: plcOrPublic(cfg.PLCURL), public: public, direct: http.DefaultTransport, dev: cfg.DevLoopback, listener: cfg.Listener},
 		CheckRedirect: fewRedirects,
 	}
-	base := &identity.BaseDirectory{
-		PLCURL:     strings.TrimSuffix(plc.String(), "/"),
-		HTTPClient: client,
-		Resolver:   net.Resolver{PreferGo: true},
-		UserAgent:  "herbarium",
-	}
-	// DNS has nothing to say about handles that are files of this host.
-	base.SkipDNSDomainSuffixes = slices.Clone(cfg.Accounts.cfg.HandleDomains)
-	if cfg.DevLoopback {
-		base.SkipDNSDomainSuffixes = append(base.SkipDNSDomainSuffixes, ".test")
-	}
-	cached := identity.NewCacheDirectory(&foreignDirectory{base: base, dev: cfg.DevLoopback, client: client},
-		identityCacheSize, identityTTL, identityErrorTTL, invalidHandleTTL)
-	return &localDirectory{accounts: cfg.Accounts, foreign: cached}, nil
 }
 
 func fewRedirects(_ *http.Request, via []*http.Request) error {
@@ -114,7 +125,8 @@ func (d *localDirectory) LookupDID(ctx context.Context, did syntax.DID) (*identi
 }
 
 // local answers from the database. The handle is right both ways because both
-// ways are our own rows.
+// ways are our own rows, or, under a domain of others, were right when it was
+// taken.
 func (d *localDirectory) local(ctx context.Context, a Account) (*identity.Identity, error) {
 	doc, err := d.accounts.Document(ctx, a.DID)
 	if err != nil {
@@ -126,6 +138,19 @@ func (d *localDirectory) local(ctx context.Context, a Account) (*identity.Identi
 		ident.Handle = syntax.HandleInvalid // a moved account's handle elsewhere is not ours to confirm
 	}
 	return &ident, nil
+}
+
+// hosted answers for a DID whose document this host has the say of;
+// ErrNotFound for any other.
+func (d *localDirectory) hosted(ctx context.Context, did syntax.DID) (*identity.Identity, error) {
+	a, err := d.accounts.Get(ctx, did)
+	if err != nil {
+		return nil, err
+	}
+	if a.Identity == Own || a.Identity == PLC && !a.Active() {
+		return nil, ErrNotFound
+	}
+	return d.local(ctx, a)
 }
 
 // elsewhere answers for a DID that has an account here and a document that is
@@ -182,9 +207,11 @@ func (d *localDirectory) Purge(ctx context.Context, id syntax.AtIdentifier) erro
 // context: the cache in front keeps the outcome for everybody, and one client
 // that hung up must not make an identity unknown to all.
 type foreignDirectory struct {
-	base   *identity.BaseDirectory
-	dev    bool
-	client http.Client
+	base    *identity.BaseDirectory
+	handles *HandleResolver
+	hosted  func(ctx context.Context, did syntax.DID) (*identity.Identity, error) // ErrNotFound for a DID that has no account here
+	dev     bool
+	client  http.Client
 }
 
 var _ identity.Directory = (*foreignDirectory)(nil)
@@ -233,19 +260,19 @@ func (d *foreignDirectory) lookupLocalhost(ctx context.Context, did syntax.DID, 
 	return &ident, nil
 }
 
-// LookupHandle answers an error where indigo's answers none: a handle that was
-// not asked of DNS and is not found over HTTP comes back there as the DID "".
+// LookupHandle resolves both ways. The DID may have its account here, whose
+// document the network need not be asked for.
 func (d *foreignDirectory) LookupHandle(ctx context.Context, handle syntax.Handle) (*identity.Identity, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	did, err := d.base.ResolveHandle(ctx, handle)
-	if err == nil && did == "" {
-		err = fmt.Errorf("%w: %s", identity.ErrHandleNotFound, handle)
-	}
+	did, err := d.handles.Resolve(ctx, handle)
 	if err != nil {
 		return nil, err
 	}
-	ident, err := d.LookupDID(ctx, did)
+	ident, err := d.hosted(ctx, did)
+	if errors.Is(err, ErrNotFound) {
+		ident, err = d.LookupDID(ctx, did)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -256,8 +283,9 @@ func (d *foreignDirectory) LookupHandle(ctx context.Context, handle syntax.Handl
 	if declared != handle.Normalize() {
 		return nil, fmt.Errorf("%w: %s", identity.ErrHandleMismatch, handle)
 	}
-	ident.Handle = declared
-	return ident, nil
+	both := *ident
+	both.Handle = declared
+	return &both, nil
 }
 
 // Lookup is never asked by the cache; it is here for the interface.

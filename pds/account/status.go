@@ -129,10 +129,20 @@ func (s *Store) DeleteTx(ctx context.Context, tx *gorm.DB, did syntax.DID) (Acco
 }
 
 // CheckHandle answers the handle, normalised, if an account here may be
-// renamed to it: syntax, domain, length and reserved names. byAdmin allows the
-// last. Whether it is free SetHandleTx finds out.
-func (s *Store) CheckHandle(handle syntax.Handle, byAdmin bool) (syntax.Handle, error) {
-	return s.checkHandle(handle, byAdmin)
+// renamed to it: syntax, and under a domain of this host length and reserved
+// names. byAdmin allows the last. ours is false for a handle under a domain of
+// others, which the caller has to have proven. Whether it is free SetHandleTx
+// finds out.
+func (s *Store) CheckHandle(handle syntax.Handle, byAdmin bool) (_ syntax.Handle, ours bool, err error) {
+	if handle, err = ParseHandle(string(handle)); err != nil {
+		return "", false, err
+	}
+	if s.OwnsDomain(handle) || handle.String() == s.cfg.PublicURL.Hostname() {
+		handle, err = s.checkHandle(handle, byAdmin)
+		return handle, true, err
+	}
+	handle, err = foreignHandle(handle)
+	return handle, false, err
 }
 
 // SetHandleTx renames, inside the caller's transaction (tx). The caller has
