@@ -39,6 +39,8 @@ func program() *cli.Command {
 			agentCommand(),
 			configCommand(),
 			healthcheckCommand(),
+			tokenCommand(),
+			auditCommand(),
 			{
 				Name:  "version",
 				Usage: "print the version",
