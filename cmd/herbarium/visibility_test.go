@@ -297,11 +297,10 @@ var gates = map[string]gate{
 // observations: those that tell of its own session and repo, and those that
 // judge the whole request, of which there is none here.
 var scopeReaches = map[string]bool{
-	"garden.herbarium.moveIdentity":                     true,
-	"com.atproto.repo.importRepo":                       true,
-	"com.atproto.identity.requestPlcOperationSignature": true,
-	"com.atproto.identity.signPlcOperation":             true,
-	"com.atproto.identity.submitPlcOperation":           true,
+	"garden.herbarium.moveIdentity":           true,
+	"com.atproto.repo.importRepo":             true,
+	"com.atproto.identity.signPlcOperation":   true,
+	"com.atproto.identity.submitPlcOperation": true,
 	"/xrpc/*":                               true,
 	"com.atproto.server.getSession":         true,
 	"com.atproto.server.checkAccountStatus": true,
