@@ -50,6 +50,8 @@ type Config struct {
 
 	Blobs     string // dir:PATH or s3://…, as blobstore.OpenBucket reads it
 	BlobLimit ByteSize
+	BlobGrace time.Duration
+	BlobTrash time.Duration
 	SpoolDir  string
 	// BlobVerify hashes what is served; BlobRedirect is how long the URLs are good
 	// to which getBlob sends readers, 0 when it serves the bytes itself.

@@ -253,6 +253,12 @@ func (c *Config) contradictions() (errs []error) {
 	if sameDatabase(c.PDSDB.Reveal(), c.AppviewDB.Reveal()) {
 		fault("PDS_DB and APPVIEW_DB are one database: want two")
 	}
+	if c.BlobTrash < 0 {
+		fault("BLOB_TRASH: want 0 or more")
+	}
+	if c.BlobGrace < time.Hour {
+		fault("BLOB_GRACE: want 1h or more: an upload and the record that refers to it are two requests")
+	}
 	if c.BlobLimit <= 0 {
 		fault("BLOB_LIMIT: want more than 0")
 	}

@@ -72,15 +72,17 @@ func (p *PDS) uploadBlob(ctx context.Context, call *xrpc.Call, body io.Reader) (
 	// Asked before the bytes are kept, so that refused ones fill no storage, and
 	// decided where the blob is counted.
 	info, err := p.blobs.ReceiveIf(ctx, body, declared, func(info blobstore.Info) error {
-		return p.repos.CheckBlob(ctx, v.DID, info.CID, info.Size, policy)
+		// What the bytes are counts, not what they were said to be.
+		if err := mayUpload(v, info.MimeType); err != nil {
+			return err
+		}
+		if err := p.repos.CheckBlob(ctx, v.DID, info.CID, info.Size, policy); err != nil {
+			return err
+		}
+		return p.repos.ClaimObject(ctx, info.CID, info.Size)
 	})
 	if err != nil {
 		return nil, uploadError(err, p.blobs.Limit())
-	}
-	// What the bytes are counts, not what they were said to be. They stay in the
-	// store until the sweep: no row is made for them.
-	if err := mayUpload(v, info.MimeType); err != nil {
-		return nil, err
 	}
 	kept, err := p.repos.AddBlob(ctx, v.DID, repostore.Blob{CID: info.CID, MimeType: info.MimeType, Size: info.Size}, policy)
 	if err != nil {
@@ -155,10 +157,17 @@ func (p *PDS) getBlob(ctx context.Context, call *xrpc.Call, in getBlobParams) er
 	if !referenced {
 		return repostore.ErrBlobNotFound
 	}
+	serve := p.sendBlob
 	if p.cfg.BlobRedirect > 0 {
-		err = p.redirectToBlob(ctx, call, blob)
-	} else {
-		err = p.sendBlob(ctx, call, blob)
+		serve = p.redirectToBlob
+	}
+	err = serve(ctx, call, blob)
+	if errors.Is(err, blobstore.ErrNotFound) {
+		// A collection that died while it gave the bytes back (repostore.Collect).
+		p.log.ErrorContext(ctx, "a referenced blob is not in its place; taking it from the trash", "did", a.DID, "cid", blob.CID)
+		if p.blobs.Restore(ctx, blob.CID) == nil {
+			err = serve(ctx, call, blob)
+		}
 	}
 	var answered *xrpc.Error
 	if err != nil && !errors.As(err, &answered) {

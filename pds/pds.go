@@ -54,6 +54,10 @@ type Config struct {
 	// BlobRedirect, when not 0, is how long a URL of the bucket is good to which
 	// getBlob sends readers instead of serving the bytes.
 	BlobRedirect time.Duration
+	// BlobGrace is how long uploaded bytes are kept that no record refers to, and
+	// BlobTrash how long they can be had back from the trash after that;
+	// DefaultBlobGrace and DefaultBlobTrash when zero.
+	BlobGrace, BlobTrash time.Duration
 	// Version is told by the health check.
 	Version string
 	// Links and Contact are told by describeServer.
@@ -121,6 +125,12 @@ type PDS struct {
 func New(cfg Config, deps Deps) (*PDS, error) {
 	if err := errors.Join(cfg.validate(), deps.validate()); err != nil {
 		return nil, fmt.Errorf("pds: %w", err)
+	}
+	if cfg.BlobGrace == 0 {
+		cfg.BlobGrace = DefaultBlobGrace
+	}
+	if cfg.BlobTrash == 0 {
+		cfg.BlobTrash = DefaultBlobTrash
 	}
 	p := &PDS{
 		cfg:         cfg,

@@ -61,6 +61,9 @@ const deleteEvery = time.Minute
 // expireEvery is how often the agents are looked for whose time is over.
 const expireEvery = 10 * time.Second
 
+// collectEvery is how often blobs are collected that nobody refers to.
+const collectEvery = time.Hour
+
 // parts are what runs beside the listeners, by the name that errors carry.
 func (s *service) parts() map[string]func(context.Context) error {
 	parts := map[string]func(context.Context) error{
@@ -72,7 +75,11 @@ func (s *service) parts() map[string]func(context.Context) error {
 			_, err := s.events.Prune(ctx)
 			return err
 		}),
-		"blobs":     every(s.log, blobsEvery, "look after the bucket of blobs", s.lookAfterBlobs),
+		"bucket": every(s.log, blobsEvery, "look after the bucket of blobs", s.lookAfterBlobs),
+		"blobs": every(s.log, collectEvery, "collect blobs", func(ctx context.Context) error {
+			_, err := s.host.CollectBlobs(ctx, false)
+			return err
+		}),
 		"deletions": every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
 		"expiries":  every(s.log, expireEvery, "deactivate agents whose time is over", s.host.ExpireAgents),
 	}
@@ -197,7 +204,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	repoHost, err := pds.New(pds.Config{
 		PublicURL: cfg.PublicURL, ServiceDID: cfg.ServiceDID, HandleDomains: cfg.HandleDomains, Visibility: visibility,
 		PublicCollections: cfg.PublicCollections, InviteRequired: cfg.Invites == config.InvitesRequired, TeamDIDs: cfg.TeamDIDs,
-		DevLoopback: cfg.DevLoopback, Limits: limits, Version: buildVersion(),
+		DevLoopback: cfg.DevLoopback, Limits: limits, BlobGrace: cfg.BlobGrace, BlobTrash: cfg.BlobTrash, Version: buildVersion(),
 		Links:       pds.Links{PrivacyPolicy: cfg.PrivacyPolicyURL, TermsOfService: cfg.TermsOfServiceURL},
 		Contact:     pds.Contact{Email: cfg.ContactEmail},
 		VerifyBlobs: cfg.BlobVerify, BlobRedirect: cfg.BlobRedirect,

@@ -37,6 +37,7 @@ func program() *cli.Command {
 			migrateCommand(),
 			reindexCommand(),
 			agentCommand(),
+			blobCommand(),
 			configCommand(),
 			healthcheckCommand(),
 			tokenCommand(),

@@ -58,6 +58,11 @@ awaited_blobs.repo_id bigint NOT NULL
 awaited_blobs.cid bytea NOT NULL
 awaited_blobs.path text NOT NULL COLLATE C
 awaited_blobs.rev text NOT NULL COLLATE C
+blob_objects.cid bytea NOT NULL
+blob_objects.size bigint NOT NULL
+blob_objects.state text NOT NULL COLLATE C
+blob_objects.touched_at text NOT NULL COLLATE C
+blob_objects.changed_at text NOT NULL COLLATE C
 blob_refs.repo_id bigint NOT NULL
 blob_refs.cid bytea NOT NULL
 blob_refs.path text NOT NULL COLLATE C
@@ -177,6 +182,7 @@ app_passwords app_passwords_pkey PRIMARY KEY (did, name)
 audit_log audit_log_pkey PRIMARY KEY (id)
 audit_outcomes audit_outcomes_pkey PRIMARY KEY (id)
 awaited_blobs awaited_blobs_pkey PRIMARY KEY (repo_id, cid, path)
+blob_objects blob_objects_pkey PRIMARY KEY (cid)
 blob_refs blob_refs_pkey PRIMARY KEY (repo_id, cid, path)
 blob_refs blob_refs_repo_id_cid_fkey FOREIGN KEY (repo_id, cid) REFERENCES blobs(repo_id, cid)
 blobs blobs_pkey PRIMARY KEY (repo_id, cid)
@@ -225,8 +231,11 @@ CREATE INDEX audit_outcomes_did ON public.audit_outcomes USING btree (did, id) W
 CREATE UNIQUE INDEX audit_outcomes_pkey ON public.audit_outcomes USING btree (id);
 CREATE INDEX awaited_blobs_by_path ON public.awaited_blobs USING btree (repo_id, path);
 CREATE UNIQUE INDEX awaited_blobs_pkey ON public.awaited_blobs USING btree (repo_id, cid, path);
+CREATE UNIQUE INDEX blob_objects_pkey ON public.blob_objects USING btree (cid);
+CREATE INDEX blob_objects_touched ON public.blob_objects USING btree (state, touched_at, cid);
 CREATE INDEX blob_refs_by_path ON public.blob_refs USING btree (repo_id, path);
 CREATE UNIQUE INDEX blob_refs_pkey ON public.blob_refs USING btree (repo_id, cid, path);
+CREATE INDEX blobs_by_cid ON public.blobs USING btree (cid);
 CREATE INDEX blobs_by_upload ON public.blobs USING btree (uploaded_at);
 CREATE UNIQUE INDEX blobs_pkey ON public.blobs USING btree (repo_id, cid);
 CREATE UNIQUE INDEX event_sequence_pkey ON public.event_sequence USING btree (id);

@@ -77,6 +77,14 @@ CREATE TABLE awaited_blobs (
     PRIMARY KEY (repo_id, cid, path)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX awaited_blobs_by_path ON awaited_blobs (repo_id, path);
+CREATE TABLE blob_objects (
+    cid         BLOB PRIMARY KEY,
+    size        INTEGER NOT NULL,
+    state       TEXT NOT NULL, -- live | trashing | trashed | emptying
+    touched_at  TEXT NOT NULL, -- last upload, or the end of an account that had it: the grace counts from here
+    changed_at  TEXT NOT NULL  -- when state became what it is
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_objects_touched ON blob_objects (state, touched_at, cid);
 CREATE TABLE blob_refs (
     repo_id INTEGER NOT NULL,
     cid     BLOB NOT NULL,
@@ -94,6 +102,7 @@ CREATE TABLE blobs (
     uploaded_at TEXT NOT NULL, -- of the last upload: a temporary blob's grace counts from here
     PRIMARY KEY (repo_id, cid)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX blobs_by_cid ON blobs (cid);
 CREATE INDEX blobs_by_upload ON blobs (uploaded_at);
 CREATE TABLE event_sequence (
     id         INTEGER PRIMARY KEY CHECK (id = 1),

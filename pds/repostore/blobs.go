@@ -19,19 +19,23 @@ type Blob struct {
 	CID        cid.Cid
 	MimeType   string
 	Size       int64
-	UploadedAt time.Time // of the last upload: the grace of an unreferenced blob counts from here
+	UploadedAt time.Time // of the last upload, or when its last record let go of it: the grace of an unreferenced blob counts from here
 }
 
-// AddBlob records an upload whose bytes are durable already, and answers what is
+// AddBlob records an upload that was claimed (ClaimObject) and whose bytes are
+// durable, and answers what is
 // on record of it now; UploadedAt is set here. The blob is temporary until a
 // record references it; uploading it again costs nothing of the quota, renews
 // its grace, and tells its type anew unless a record relies on the old one.
 // Records that await it reference it from then on. ErrRepoNotFound,
-// QuotaExceeded.
+// QuotaExceeded, ErrObjectBusy.
 func (s *Store) AddBlob(ctx context.Context, did syntax.DID, b Blob, policy Policy) (Blob, error) {
 	b.UploadedAt = s.now()
 	var repoID int64
 	err := s.db.Tx(ctx, func(tx *gorm.DB) (err error) {
+		if err := holdObject(tx, b); err != nil {
+			return err
+		}
 		repoID, err = keepBlob(tx, did, &b, policy)
 		return err
 	})

@@ -77,8 +77,9 @@ func (s *Store) SyncDraft(ctx context.Context, tx *gorm.DB, did syntax.DID) (seq
 	return sequencer.SyncDraft{DID: did, Rev: row.Rev, Blocks: car}, err
 }
 
-// DeleteRepo removes the repo of did with its records and blob rows, inside
-// the caller's transaction (tx). Tombstones stay, and each record that the
+// DeleteRepo removes the repo of did with its records, inside the caller's
+// transaction (tx). Its blobs nobody can read any more; a collection takes them.
+// Tombstones stay, and each record that the
 // rules protect becomes one, so that a later repo of the same DID cannot
 // revive it. A DID without a repo is not an error. In that transaction it comes
 // before anything of the sequencer's: commits lock the repo first and the
@@ -111,7 +112,12 @@ func (s *Store) DeleteRepo(ctx context.Context, tx *gorm.DB, did syntax.DID) err
 			return fmt.Errorf("delete repo %s: leave tombstones: %w", did, err)
 		}
 	}
-	for _, table := range []string{"blob_refs", "awaited_blobs", "blobs", "records", "nodes"} {
+	// The rows of its blobs stay for their grace, which begins now: they keep the
+	// bytes, should the account have been the last that has them.
+	if err := tx.Exec("UPDATE blobs SET uploaded_at = ? WHERE repo_id = ?", migrations.FormatTime(s.now()), id).Error; err != nil {
+		return fmt.Errorf("delete repo %s: let go of its blobs: %w", did, err)
+	}
+	for _, table := range []string{"blob_refs", "awaited_blobs", "records", "nodes"} {
 		if err := tx.Exec("DELETE FROM "+table+" WHERE repo_id = ?", id).Error; err != nil {
 			return fmt.Errorf("delete repo %s: %s: %w", did, table, err)
 		}

@@ -91,7 +91,7 @@ func persist(tx *gorm.DB, chains []*commitChain) error {
 		if err := r.takeNodes(repoID, sum.nodes); err != nil {
 			return fmt.Errorf("remove MST nodes: %w", err)
 		}
-		if err := r.takeRecords(repoID, sum.records); err != nil {
+		if err := r.takeRecords(repoID, c.layers[len(c.layers)-1].head.Rev, sum.records); err != nil {
 			return fmt.Errorf("remove records: %w", err)
 		}
 		if err := r.takeChains(did, sum); err != nil {
@@ -141,10 +141,10 @@ func (r *rows) takeNodes(repoID int64, nodes map[position]nodeAt) error {
 	return nil
 }
 
-func (r *rows) takeRecords(repoID int64, records map[string]*recordChange) error {
+func (r *rows) takeRecords(repoID int64, rev syntax.TID, records map[string]*recordChange) error {
 	for path, change := range records {
 		if !change.fresh {
-			if err := forgetReferences(r.tx, repoID, path); err != nil {
+			if err := forgetReferences(r.tx, repoID, path, rev); err != nil {
 				return err
 			}
 		}
@@ -167,12 +167,21 @@ func (r *rows) takeRecords(repoID int64, records map[string]*recordChange) error
 	return nil
 }
 
-// forgetReferences removes what a record says of blobs. Awaited ones come
-// first: an upload that makes one a reference has then ended before the
-// references go (AddBlob).
-func forgetReferences(tx *gorm.DB, repoID int64, path string) error {
-	for _, table := range []string{"awaited_blobs", "blob_refs"} {
-		if err := tx.Exec("DELETE FROM "+table+" WHERE repo_id = ? AND path = ?", repoID, path).Error; err != nil {
+// forgetReferences removes what a record says of blobs, in the commit with
+// this rev: the grace of those blobs begins. Awaited ones come first: an upload
+// that makes one a reference has then ended before the references go (AddBlob).
+func forgetReferences(tx *gorm.DB, repoID int64, path string, rev syntax.TID) error {
+	at := migrations.FormatTime(rev.Time())
+	for _, query := range []struct {
+		text string
+		args []any
+	}{
+		{"DELETE FROM awaited_blobs WHERE repo_id = ? AND path = ?", []any{repoID, path}},
+		{`UPDATE blobs SET uploaded_at = ? WHERE repo_id = ? AND uploaded_at < ?
+			AND cid IN (SELECT cid FROM blob_refs WHERE repo_id = ? AND path = ?)`, []any{at, repoID, at, repoID, path}},
+		{"DELETE FROM blob_refs WHERE repo_id = ? AND path = ?", []any{repoID, path}},
+	} {
+		if err := tx.Exec(query.text, query.args...).Error; err != nil {
 			return fmt.Errorf("remove blob references: %w", err)
 		}
 	}

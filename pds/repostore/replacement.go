@@ -160,7 +160,7 @@ func (r *replacement) takeRecord(ctx context.Context, path string, c cid.Cid) (e
 		r.result.Created++
 	} else {
 		r.result.Updated++
-		if err := forgetReferences(r.tx, r.repoID, path); err != nil {
+		if err := forgetReferences(r.tx, r.repoID, path, r.rev); err != nil {
 			return err
 		}
 	}
@@ -286,7 +286,7 @@ func (r *replacement) reference(ctx context.Context, path string, record *lexico
 func (r *replacement) dropRecord() error {
 	path := r.record.path
 	r.obey(lexicons.Delete, recordURI(r.foreign.did, path))
-	if err := forgetReferences(r.tx, r.repoID, path); err != nil {
+	if err := forgetReferences(r.tx, r.repoID, path, r.rev); err != nil {
 		return err
 	}
 	if err := r.tx.Exec("DELETE FROM records WHERE repo_id = ? AND path = ?", r.repoID, path).Error; err != nil {

@@ -1,0 +1,63 @@
+package repostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ipfs/go-cid"
+	"gorm.io/gorm"
+
+	"herbarium.garden/migrations"
+)
+
+// The states of an object, the bytes of one CID. They are stored once, however
+// many accounts have the blob.
+const (
+	objectLive     = "live"     // where readers look for it
+	objectTrashing = "trashing" // nobody's: its bytes are on the way to the trash, or were when the mover died
+	objectTrashed  = "trashed"  // in the trash alone
+	objectEmptying = "emptying" // its bytes in the trash are being deleted
+)
+
+// ErrObjectBusy says that an object left the place where an upload has just
+// confirmed it: the upload has to be made again.
+var ErrObjectBusy = errors.New("repostore: the stored bytes were moved during the upload")
+
+// ClaimObject is called before the bytes of an upload are looked for and
+// stored: from here on they are kept for the grace period at least, and whoever
+// was about to move them away brings them back.
+func (s *Store) ClaimObject(ctx context.Context, c cid.Cid, size int64) error {
+	now := migrations.FormatTime(s.now())
+	err := s.db.Write.WithContext(ctx).Exec(`INSERT INTO blob_objects (size, cid, state, touched_at, changed_at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (cid) DO UPDATE SET touched_at = excluded.touched_at, state = excluded.state,
+			changed_at = CASE WHEN blob_objects.state = excluded.state THEN blob_objects.changed_at ELSE excluded.changed_at END`,
+		size, c.Bytes(), objectLive, now, now).Error
+	if err != nil {
+		return fmt.Errorf("claim object %s: %w", c, err)
+	}
+	return nil
+}
+
+// holdObject makes sure, inside the caller's transaction (tx), that the bytes
+// of an upload are where readers look, and lets nobody move them before it
+// ends. ErrObjectBusy.
+func holdObject(tx *gorm.DB, b Blob) error {
+	var state string
+	at := migrations.FormatTime(b.UploadedAt)
+	held, err := one(tx, `INSERT INTO blob_objects (size, cid, state, touched_at, changed_at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (cid) DO UPDATE SET touched_at = excluded.touched_at WHERE blob_objects.state = excluded.state RETURNING state`,
+		[]any{b.Size, b.CID.Bytes(), objectLive, at, at}, &state)
+	if err == nil && !held {
+		err = ErrObjectBusy
+	}
+	return err
+}
+
+// lockObject answers the state of an object, "" for none, and keeps it as it is
+// until the transaction (tx) ends.
+func lockObject(tx *gorm.DB, c cid.Cid) (state string, err error) {
+	// An update of nothing locks the row in both dialects.
+	_, err = one(tx, "UPDATE blob_objects SET changed_at = changed_at WHERE cid = ? RETURNING state", []any{c.Bytes()}, &state)
+	return state, err
+}
