@@ -35,8 +35,8 @@ func (in *instance) apply(t *testing.T, manifest, out string, more ...string) (s
 	if err == nil {
 		return said, 0
 	}
-	ended, ok := err.(*exec.ExitError)
-	require.True(t, ok, "%v", err)
+	var ended *exec.ExitError
+	require.ErrorAs(t, err, &ended)
 	return said, ended.ExitCode()
 }
 
