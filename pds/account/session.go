@@ -357,7 +357,16 @@ func (s *Store) Refresh(ctx context.Context, token string) (Account, Tokens, err
 		if err := session.noteUse(tx, s.nowText()); err != nil {
 			return err
 		}
-		// Again, for the session may have ended meanwhile.
+		// The session before its tokens, as whoever ends it: neither waits for the
+		// other's second row.
+		goesOn := tx.Exec("UPDATE sessions SET expires_at = expires_at WHERE sid = ? AND ended_at IS NULL", c.sid)
+		switch {
+		case goesOn.Error != nil:
+			return goesOn.Error
+		case goesOn.RowsAffected == 0:
+			return ErrTokenExpired
+		}
+		// Again, for the token may have been used meanwhile.
 		if _, session, err = s.usable(ctx, tx, c); err != nil {
 			return err
 		}

@@ -275,6 +275,34 @@ func TestPasswordChangeEndsSessions(t *testing.T) {
 
 // A sign-in that was checked before a password change must not survive it by
 // committing after it.
+// A refresh that races the end of its session is in time or too late, and
+// nothing else; what it got is dead either way.
+func TestRefreshRacingTheEndOfTheSession(t *testing.T) {
+	each(t, func(t *testing.T, db *migrations.DB) {
+		s := newStore(t, db)
+		did := mustCreate(t, s, db, "alice.test").DID
+		for range 20 {
+			first, err := s.StartSession(t.Context(), did, account.ScopeAccess)
+			require.NoError(t, err)
+			tokens, errs := make([]account.Tokens, 4), make([]error, 4)
+			var wg sync.WaitGroup
+			for i := range tokens {
+				wg.Go(func() { _, tokens[i], errs[i] = s.Refresh(t.Context(), first.Refresh) })
+			}
+			require.NoError(t, s.EndSession(t.Context(), first.Refresh))
+			wg.Wait()
+			for i, err := range errs {
+				if err != nil {
+					require.ErrorIs(t, err, account.ErrTokenExpired)
+					continue
+				}
+				_, _, err := s.Refresh(t.Context(), tokens[i].Refresh)
+				require.ErrorIs(t, err, account.ErrTokenExpired)
+			}
+		}
+	})
+}
+
 func TestSignInRacingAPasswordChange(t *testing.T) {
 	each(t, func(t *testing.T, db *migrations.DB) {
 		s := newStore(t, db, func(c *account.Config) { c.PasswordWorkers = 8 })
