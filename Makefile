@@ -75,8 +75,9 @@ soak: deps
 test-reference: deps reference ## migration from and to the reference PDS (its first installation takes minutes)
 	go test -tags reference -run '^TestMigrationWithTheReference' -count 1 -timeout 20m -v ./cmd/herbarium
 
-bench: ## creates per second at repo sizes 100, 1,000, 10,000 and 50,000
+bench: ## creates per second at repo sizes 100, 1,000, 10,000 and 50,000; bytes per second of blobs
 	go test -run "^$$" -bench "^BenchmarkCreateBySize" -benchtime 1x -timeout 60m ./cmd/herbarium
+	go test -run "^$$" -bench "^BenchmarkBlobs" -benchtime 3x -timeout 30m ./blobstore
 
 clean: ## remove what was built (never data)
 	rm -rf bin
