@@ -12,6 +12,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
 const (
@@ -34,6 +39,8 @@ type Server struct {
 	Dir string
 	// Prefix is the prefix that Spec names, without slashes around it.
 	Prefix string
+	// Versions is the directory of what was replaced or deleted; "" but for StartVersioned.
+	Versions string
 }
 
 // Start is StartServer for tests that need no more than the specification.
@@ -46,6 +53,33 @@ func Start(t testing.TB) (spec string) {
 // puts its credentials into this process's environment, where the AWS chain (and
 // any child process) finds them. It fails the test when the binary is missing.
 func StartServer(t testing.TB) *Server {
+	t.Helper()
+	return startServer(t, "")
+}
+
+// StartVersioned is StartServer with a bucket that keeps the versions of what is
+// replaced or deleted, in Server.Versions.
+func StartVersioned(t testing.TB) *Server {
+	t.Helper()
+	versions := filepath.Join(t.TempDir(), "versions")
+	if err := os.MkdirAll(versions, 0o700); err != nil {
+		t.Fatalf("s3test: %v", err)
+	}
+	server := startServer(t, versions)
+	client := s3.New(s3.Options{
+		BaseEndpoint: aws.String(server.Endpoint), Region: "us-east-1", UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider(accessKey, secretKey, ""),
+	})
+	_, err := client.PutBucketVersioning(t.Context(), &s3.PutBucketVersioningInput{
+		Bucket: aws.String(bucket), VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
+	})
+	if err != nil {
+		t.Fatalf("s3test: turn versioning on: %v", err)
+	}
+	return server
+}
+
+func startServer(t testing.TB, versions string) *Server {
 	t.Helper()
 	binary := Binary(t)
 	SetCredentials()
@@ -66,7 +100,11 @@ func StartServer(t testing.TB) *Server {
 		if err != nil {
 			t.Fatalf("s3test: find a free port: %v", err)
 		}
-		if failure = run(t, binary, address, filepath.Dir(dir), sidecar); failure == nil {
+		args := []string{"--port", address, "--quiet", "posix", "--sidecar", sidecar}
+		if versions != "" {
+			args = append(args, "--versioning-dir", versions)
+		}
+		if failure = run(t, binary, address, append(args, filepath.Dir(dir))); failure == nil {
 			endpoint := "http://" + address
 			const prefix = "test"
 			return &Server{
@@ -74,6 +112,7 @@ func StartServer(t testing.TB) *Server {
 				Endpoint: endpoint,
 				Dir:      dir,
 				Prefix:   prefix,
+				Versions: versions,
 			}
 		}
 	}
@@ -101,12 +140,12 @@ func Binary(t testing.TB) string {
 
 // run starts the server and returns when it answers. It leaves the process to
 // the test's cleanup.
-func run(t testing.TB, binary, address, data, sidecar string) error {
+func run(t testing.TB, binary, address string, args []string) error {
 	t.Helper()
 	var log bytes.Buffer
 	// Metadata lies beside the data: not every file system has extended attributes.
 	// Not the test's context, which ends before its cleanups: they may need the server.
-	cmd := exec.CommandContext(context.Background(), binary, "--port", address, "--quiet", "posix", "--sidecar", sidecar, data)
+	cmd := exec.CommandContext(context.Background(), binary, args...)
 	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+accessKey, "ROOT_SECRET_ACCESS_KEY="+secretKey)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
