@@ -99,6 +99,9 @@ proofs.did text NOT NULL COLLATE C
 proofs.rev text NOT NULL COLLATE C
 proofs.commit_cid text NOT NULL COLLATE C
 proofs.blocks bytea NOT NULL
+purged.cid text NOT NULL COLLATE C
+purged.uri text NOT NULL COLLATE C
+purged.purged_at text NOT NULL COLLATE C
 records.uri text NOT NULL COLLATE C
 records.did text NOT NULL COLLATE C
 records.collection text NOT NULL COLLATE C
@@ -170,6 +173,7 @@ journal journal_pkey PRIMARY KEY (seq)
 messages messages_pkey PRIMARY KEY (uri)
 observations observations_pkey PRIMARY KEY (uri)
 proofs proofs_pkey PRIMARY KEY (id)
+purged purged_pkey PRIMARY KEY (cid, uri)
 records records_pkey PRIMARY KEY (uri)
 refs refs_pkey PRIMARY KEY (from_uri, path)
 repos repos_pkey PRIMARY KEY (did)
@@ -217,6 +221,7 @@ CREATE INDEX observations_run ON public.observations USING btree (run, sort_at, 
 CREATE INDEX observations_source ON public.observations USING btree (source_key, sort_at, uri);
 CREATE UNIQUE INDEX proofs_commit ON public.proofs USING btree (did, rev, commit_cid);
 CREATE UNIQUE INDEX proofs_pkey ON public.proofs USING btree (id);
+CREATE UNIQUE INDEX purged_pkey ON public.purged USING btree (cid, uri);
 CREATE INDEX records_collection ON public.records USING btree (collection, state);
 CREATE UNIQUE INDEX records_pkey ON public.records USING btree (uri);
 CREATE INDEX records_repo ON public.records USING btree (did, collection, rkey);

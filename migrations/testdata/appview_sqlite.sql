@@ -150,6 +150,12 @@ CREATE TABLE proofs (
     blocks     BLOB NOT NULL -- zstd of a CAR: the commit block and the MST nodes that came with it, each once
 ) STRICT;
 CREATE UNIQUE INDEX proofs_commit ON proofs (did, rev, commit_cid);
+CREATE TABLE purged (
+    cid       TEXT NOT NULL,
+    uri       TEXT NOT NULL,
+    purged_at TEXT NOT NULL,
+    PRIMARY KEY (cid, uri)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE records (
     uri        TEXT PRIMARY KEY,
     did        TEXT NOT NULL,

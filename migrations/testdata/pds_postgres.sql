@@ -126,6 +126,22 @@ preferences.did text NOT NULL COLLATE C
 preferences.position bigint NOT NULL
 preferences.type text NOT NULL COLLATE C
 preferences.value bytea NOT NULL
+purge_receipts.purge_id text NOT NULL COLLATE C
+purge_receipts.at text NOT NULL COLLATE C
+purge_receipts.receipt text NOT NULL COLLATE C
+purge_steps.purge_id text NOT NULL COLLATE C
+purge_steps.step text NOT NULL COLLATE C
+purge_steps.at text NOT NULL COLLATE C
+purge_steps.removed text NOT NULL COLLATE C
+purged.cid bytea NOT NULL
+purged.purge_id text NOT NULL COLLATE C
+purged.kind text NOT NULL COLLATE C
+purged.uri text NOT NULL COLLATE C
+purged.size bigint NOT NULL
+purges.id text NOT NULL COLLATE C
+purges.at text NOT NULL COLLATE C
+purges.actor text NOT NULL COLLATE C
+purges.reason text NOT NULL COLLATE C
 records.repo_id bigint NOT NULL
 records.path text NOT NULL COLLATE C
 records.cid bytea NOT NULL
@@ -200,6 +216,10 @@ nodes nodes_pkey PRIMARY KEY (repo_id, lower_key, height)
 one_time_tokens one_time_tokens_hash_key UNIQUE (hash)
 one_time_tokens one_time_tokens_pkey PRIMARY KEY (did, purpose)
 preferences preferences_pkey PRIMARY KEY (did, "position")
+purge_receipts purge_receipts_pkey PRIMARY KEY (purge_id)
+purge_steps purge_steps_pkey PRIMARY KEY (purge_id, step)
+purged purged_pkey PRIMARY KEY (cid, purge_id, uri)
+purges purges_pkey PRIMARY KEY (id)
 records records_pkey PRIMARY KEY (repo_id, path)
 refresh_tokens refresh_tokens_pkey PRIMARY KEY (jti)
 repos repos_did_key UNIQUE (did)
@@ -258,6 +278,11 @@ CREATE INDEX one_time_tokens_expires ON public.one_time_tokens USING btree (expi
 CREATE UNIQUE INDEX one_time_tokens_hash_key ON public.one_time_tokens USING btree (hash);
 CREATE UNIQUE INDEX one_time_tokens_pkey ON public.one_time_tokens USING btree (did, purpose);
 CREATE UNIQUE INDEX preferences_pkey ON public.preferences USING btree (did, "position");
+CREATE UNIQUE INDEX purge_receipts_pkey ON public.purge_receipts USING btree (purge_id);
+CREATE UNIQUE INDEX purge_steps_pkey ON public.purge_steps USING btree (purge_id, step);
+CREATE INDEX purged_by_purge ON public.purged USING btree (purge_id);
+CREATE UNIQUE INDEX purged_pkey ON public.purged USING btree (cid, purge_id, uri);
+CREATE UNIQUE INDEX purges_pkey ON public.purges USING btree (id);
 CREATE UNIQUE INDEX records_pkey ON public.records USING btree (repo_id, path);
 CREATE INDEX refresh_tokens_expires ON public.refresh_tokens USING btree (expires_at);
 CREATE INDEX refresh_tokens_grace ON public.refresh_tokens USING btree (grace_until) WHERE (grace_until IS NOT NULL);

@@ -190,6 +190,33 @@ CREATE TABLE preferences (
     value    BLOB NOT NULL,    -- the JSON object
     PRIMARY KEY (did, position)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE purge_receipts (
+    purge_id TEXT PRIMARY KEY,
+    at       TEXT NOT NULL,
+    receipt  TEXT NOT NULL -- JWS in its compact form, by the host key
+) STRICT, WITHOUT ROWID;
+CREATE TABLE purge_steps (
+    purge_id TEXT NOT NULL,
+    step     TEXT NOT NULL,
+    at       TEXT NOT NULL,
+    removed  TEXT NOT NULL, -- JSON: numbers by what they count
+    PRIMARY KEY (purge_id, step)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE purged (
+    cid      BLOB NOT NULL,
+    purge_id TEXT NOT NULL,
+    kind     TEXT NOT NULL,    -- record | blob
+    uri      TEXT NOT NULL,    -- AT URI of a record; '' of a blob
+    size     INTEGER NOT NULL, -- bytes; 0 when it was gone already
+    PRIMARY KEY (cid, purge_id, uri)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX purged_by_purge ON purged (purge_id);
+CREATE TABLE purges (
+    id     TEXT PRIMARY KEY, -- a TID: the order of time
+    at     TEXT NOT NULL,
+    actor  TEXT NOT NULL,    -- admin
+    reason TEXT NOT NULL     -- the operator's words; '' for none
+) STRICT, WITHOUT ROWID;
 CREATE TABLE records (
     repo_id INTEGER NOT NULL,
     path    TEXT NOT NULL,
