@@ -172,7 +172,7 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	catalog, err := lexicons.Load()
 	require.NoError(t, err)
 	rules := lexicons.NewRules(catalog, lexicons.Settings{BlobLimit: blobLimit})
-	h.repos, err = repostore.New(repostore.Config{DB: db, Sequencer: h.events, Rules: rules, Keys: h.accounts})
+	h.repos, err = repostore.New(repostore.Config{DB: db, Sequencer: h.events, Rules: rules, Keys: h.accounts, Now: now})
 	require.NoError(t, err)
 	blobs, err := blobstore.New(blobstore.Config{Bucket: set.bucket, SpoolDir: t.TempDir(), Limit: blobLimit})
 	require.NoError(t, err)

@@ -85,6 +85,9 @@ func TestCommandsBesideTheServer(t *testing.T) {
 		require.NotContains(t, shown, adminPassword)
 		require.Contains(t, run("config", "template"), "# listen = \"127.0.0.1:2583\"")
 
+		require.Contains(t, run("blob", "gc"), "would be")
+		require.Regexp(t, `moved to the trash +0 blobs`, run("blob", "gc", "--run"))
+
 		scraped := get(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics))
 		require.Regexp(t, `herbarium_request_duration_seconds_count\{route="com.atproto.repo.createRecord",status="200",verb="POST"\} 1`, scraped)
 		require.Contains(t, scraped, "herbarium_firehose_seq ")
