@@ -63,6 +63,8 @@ blob_objects.size bigint NOT NULL
 blob_objects.state text NOT NULL COLLATE C
 blob_objects.touched_at text NOT NULL COLLATE C
 blob_objects.changed_at text NOT NULL COLLATE C
+blob_objects.checked_at text NOT NULL COLLATE C DEFAULT ''::text
+blob_objects.missing_at text COLLATE C
 blob_refs.repo_id bigint NOT NULL
 blob_refs.cid bytea NOT NULL
 blob_refs.path text NOT NULL COLLATE C
@@ -102,6 +104,9 @@ keys.purpose text NOT NULL COLLATE C
 keys.public_key text NOT NULL
 keys.wrapped bytea
 keys.created_at text NOT NULL COLLATE C
+leases.name text NOT NULL COLLATE C
+leases.holder text NOT NULL
+leases.until text NOT NULL COLLATE C
 login_keys.did text NOT NULL COLLATE C
 login_keys.public_key text NOT NULL COLLATE C
 login_keys.name text NOT NULL COLLATE C
@@ -211,6 +216,7 @@ invites invites_uses_left_check CHECK ((uses_left >= 0))
 issued_labels issued_labels_did_key UNIQUE (did)
 issued_labels issued_labels_pkey PRIMARY KEY (label)
 keys keys_pkey PRIMARY KEY (subject, purpose)
+leases leases_pkey PRIMARY KEY (name)
 login_keys login_keys_pkey PRIMARY KEY (did, public_key)
 nodes nodes_pkey PRIMARY KEY (repo_id, lower_key, height)
 one_time_tokens one_time_tokens_hash_key UNIQUE (hash)
@@ -251,6 +257,7 @@ CREATE INDEX audit_outcomes_did ON public.audit_outcomes USING btree (did, id) W
 CREATE UNIQUE INDEX audit_outcomes_pkey ON public.audit_outcomes USING btree (id);
 CREATE INDEX awaited_blobs_by_path ON public.awaited_blobs USING btree (repo_id, path);
 CREATE UNIQUE INDEX awaited_blobs_pkey ON public.awaited_blobs USING btree (repo_id, cid, path);
+CREATE INDEX blob_objects_checked ON public.blob_objects USING btree (state, checked_at, cid);
 CREATE UNIQUE INDEX blob_objects_pkey ON public.blob_objects USING btree (cid);
 CREATE INDEX blob_objects_touched ON public.blob_objects USING btree (state, touched_at, cid);
 CREATE INDEX blob_refs_by_path ON public.blob_refs USING btree (repo_id, path);
@@ -270,6 +277,7 @@ CREATE INDEX invites_used ON public.invites USING btree (((uses - uses_left)), c
 CREATE UNIQUE INDEX issued_labels_did_key ON public.issued_labels USING btree (did);
 CREATE UNIQUE INDEX issued_labels_pkey ON public.issued_labels USING btree (label);
 CREATE UNIQUE INDEX keys_pkey ON public.keys USING btree (subject, purpose);
+CREATE UNIQUE INDEX leases_pkey ON public.leases USING btree (name);
 CREATE UNIQUE INDEX login_keys_name ON public.login_keys USING btree (did, name) WHERE (revoked_at IS NULL);
 CREATE UNIQUE INDEX login_keys_pkey ON public.login_keys USING btree (did, public_key);
 CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (repo_id, lower_key, height);
@@ -288,6 +296,7 @@ CREATE INDEX refresh_tokens_expires ON public.refresh_tokens USING btree (expire
 CREATE INDEX refresh_tokens_grace ON public.refresh_tokens USING btree (grace_until) WHERE (grace_until IS NOT NULL);
 CREATE UNIQUE INDEX refresh_tokens_pkey ON public.refresh_tokens USING btree (jti);
 CREATE INDEX refresh_tokens_sid ON public.refresh_tokens USING btree (sid);
+CREATE INDEX repos_by_blob_bytes ON public.repos USING btree (blob_bytes, id);
 CREATE UNIQUE INDEX repos_did_key ON public.repos USING btree (did);
 CREATE UNIQUE INDEX repos_pkey ON public.repos USING btree (id);
 CREATE INDEX sessions_did ON public.sessions USING btree (did, created_at, sid);

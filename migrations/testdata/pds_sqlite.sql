@@ -83,7 +83,8 @@ CREATE TABLE blob_objects (
     state       TEXT NOT NULL, -- live | trashing | trashed | emptying
     touched_at  TEXT NOT NULL, -- last upload, or the end of an account that had it: the grace counts from here
     changed_at  TEXT NOT NULL  -- when state became what it is
-) STRICT, WITHOUT ROWID;
+, checked_at TEXT NOT NULL DEFAULT '', missing_at TEXT) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_objects_checked ON blob_objects (state, checked_at, cid);
 CREATE INDEX blob_objects_touched ON blob_objects (state, touched_at, cid);
 CREATE TABLE blob_refs (
     repo_id INTEGER NOT NULL,
@@ -151,6 +152,11 @@ CREATE TABLE keys (
     wrapped    BLOB,          -- envelope by the master key; NULL once destroyed
     created_at TEXT NOT NULL,
     PRIMARY KEY (subject, purpose)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE leases (
+    name   TEXT PRIMARY KEY, -- scrub
+    holder TEXT NOT NULL,    -- random, one for each process
+    until  TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE login_keys (
     did          TEXT NOT NULL,
@@ -244,6 +250,7 @@ CREATE TABLE repos (
     data         BLOB NOT NULL, -- CID of the MST's root
     commit_block BLOB NOT NULL
 , record_count INTEGER NOT NULL DEFAULT 0, blob_count INTEGER NOT NULL DEFAULT 0, blob_bytes INTEGER NOT NULL DEFAULT 0) STRICT;
+CREATE INDEX repos_by_blob_bytes ON repos (blob_bytes, id);
 CREATE TABLE sessions (
     sid          TEXT PRIMARY KEY,
     did          TEXT NOT NULL,

@@ -20,6 +20,9 @@ type Blob struct {
 	MimeType   string
 	Size       int64
 	UploadedAt time.Time // of the last upload, or when its last record let go of it: the grace of an unreferenced blob counts from here
+	// Quarantined says that the stored bytes are damaged and out of service. Set
+	// by GetBlob and GetBlobOf.
+	Quarantined bool
 }
 
 // AddBlob records an upload that was claimed (ClaimObject) and whose bytes are
@@ -172,10 +175,11 @@ func (s *Store) GetBlobOf(ctx context.Context, did syntax.DID, c cid.Cid, of []s
 	var at string
 	counts, args := countedRefs(of)
 	found, err := one(s.db.Read.WithContext(ctx), `SELECT b.mime_type, b.size, b.uploaded_at,
-		EXISTS (SELECT 1 FROM blob_refs r WHERE r.repo_id = b.repo_id AND r.cid = b.cid`+counts+`)
+		EXISTS (SELECT 1 FROM blob_refs r WHERE r.repo_id = b.repo_id AND r.cid = b.cid`+counts+`),
+		`+isQuarantined+`
 		FROM blobs b JOIN repos ON repos.id = b.repo_id WHERE repos.did = ? AND b.cid = ?
 		AND NOT EXISTS (SELECT 1 FROM takedowns t WHERE t.did = repos.did AND t.subject = ?)`,
-		append(args, string(did), c.Bytes(), c.String()), &b.MimeType, &b.Size, &at, &referenced)
+		append(args, string(did), c.Bytes(), c.String()), &b.MimeType, &b.Size, &at, &referenced, &b.Quarantined)
 	if err != nil {
 		return Blob{}, false, fmt.Errorf("get blob %s of %s: %w", c, did, err)
 	}
@@ -185,6 +189,9 @@ func (s *Store) GetBlobOf(ctx context.Context, did syntax.DID, c cid.Cid, of []s
 	b.UploadedAt, err = migrations.ParseTime(at)
 	return b, referenced, err
 }
+
+// isQuarantined is whether the bytes of a blob b are out of service.
+const isQuarantined = "EXISTS (SELECT 1 FROM blob_objects o WHERE o.cid = b.cid AND o.state IN ('" + objectQuarantining + "', '" + objectQuarantined + "'))"
 
 // countedRefs is the condition on a reference r, beside its blob, to be by a
 // live record of one of these collections; none for all collections.

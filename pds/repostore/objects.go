@@ -18,21 +18,34 @@ const (
 	objectTrashing = "trashing" // nobody's: its bytes are on the way to the trash, or were when the mover died
 	objectTrashed  = "trashed"  // in the trash alone
 	objectEmptying = "emptying" // its bytes in the trash are being deleted
+
+	objectQuarantining = "quarantining" // damaged: its bytes are on the way to the quarantine, or were when the mover died
+	objectQuarantined  = "quarantined"  // in the quarantine alone; an upload of the right bytes makes it live
 )
 
 // ErrObjectBusy says that an object left the place where an upload has just
-// confirmed it: the upload has to be made again.
+// confirmed it, or is leaving it for the quarantine: the upload has to be made
+// again.
 var ErrObjectBusy = errors.New("repostore: the stored bytes were moved during the upload")
 
 // ClaimObject is called before the bytes of an upload are looked for and
 // stored: from here on they are kept for the grace period at least, and whoever
-// was about to move them away brings them back.
+// was about to move them away brings them back. Damaged bytes on the way to the
+// quarantine are not brought back, so none can be claimed: ErrObjectBusy.
 func (s *Store) ClaimObject(ctx context.Context, c cid.Cid, size int64) error {
 	now := migrations.FormatTime(s.now())
-	err := s.db.Write.WithContext(ctx).Exec(`INSERT INTO blob_objects (size, cid, state, touched_at, changed_at) VALUES (?, ?, ?, ?, ?)
-		ON CONFLICT (cid) DO UPDATE SET touched_at = excluded.touched_at, state = excluded.state,
-			changed_at = CASE WHEN blob_objects.state = excluded.state THEN blob_objects.changed_at ELSE excluded.changed_at END`,
-		size, c.Bytes(), objectLive, now, now).Error
+	// Bytes that are stored already are not written again, so they are as old as
+	// their last check; those that were found missing or damaged are.
+	claimed := s.db.Write.WithContext(ctx).Exec(`INSERT INTO blob_objects (size, cid, state, touched_at, changed_at, checked_at) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (cid) DO UPDATE SET touched_at = excluded.touched_at, state = excluded.state, missing_at = NULL,
+			changed_at = CASE WHEN blob_objects.state = excluded.state THEN blob_objects.changed_at ELSE excluded.changed_at END,
+			checked_at = CASE WHEN blob_objects.state = ? OR blob_objects.missing_at IS NOT NULL THEN excluded.checked_at ELSE blob_objects.checked_at END
+		WHERE blob_objects.state <> ?`,
+		size, c.Bytes(), objectLive, now, now, now, objectQuarantined, objectQuarantining)
+	err := claimed.Error
+	if err == nil && claimed.RowsAffected == 0 {
+		err = ErrObjectBusy
+	}
 	if err != nil {
 		return fmt.Errorf("claim object %s: %w", c, err)
 	}
@@ -45,9 +58,9 @@ func (s *Store) ClaimObject(ctx context.Context, c cid.Cid, size int64) error {
 func holdObject(tx *gorm.DB, b Blob) error {
 	var state string
 	at := migrations.FormatTime(b.UploadedAt)
-	held, err := one(tx, `INSERT INTO blob_objects (size, cid, state, touched_at, changed_at) VALUES (?, ?, ?, ?, ?)
+	held, err := one(tx, `INSERT INTO blob_objects (size, cid, state, touched_at, changed_at, checked_at) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (cid) DO UPDATE SET touched_at = excluded.touched_at WHERE blob_objects.state = excluded.state RETURNING state`,
-		[]any{b.Size, b.CID.Bytes(), objectLive, at, at}, &state)
+		[]any{b.Size, b.CID.Bytes(), objectLive, at, at, at}, &state)
 	if err == nil && !held {
 		err = ErrObjectBusy
 	}

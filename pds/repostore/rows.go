@@ -173,12 +173,13 @@ func (r reader) tombstones(ctx context.Context, did syntax.DID, from, to string,
 	return stones, err
 }
 
-// blob answers nil for one that was not uploaded, or was taken down.
+// blob answers nil for one that was not uploaded, was taken down, or whose bytes
+// are damaged: a record that is to refer to it needs an upload first.
 func (r reader) blob(ctx context.Context, did syntax.DID, c cid.Cid) (*Blob, error) {
 	b := Blob{CID: c}
 	var at string
 	found, err := one(r.db.WithContext(ctx), `SELECT b.mime_type, b.size, b.uploaded_at FROM blobs b
-		JOIN repos ON repos.id = b.repo_id WHERE repos.did = ? AND b.cid = ?
+		JOIN repos ON repos.id = b.repo_id WHERE repos.did = ? AND b.cid = ? AND NOT `+isQuarantined+`
 		AND NOT EXISTS (SELECT 1 FROM takedowns t WHERE t.did = repos.did AND t.subject = ?)`, []any{string(did), c.Bytes(), c.String()}, &b.MimeType, &b.Size, &at)
 	if err != nil || !found {
 		return nil, err
