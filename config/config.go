@@ -52,7 +52,11 @@ type Config struct {
 	BlobLimit ByteSize
 	BlobGrace time.Duration
 	BlobTrash time.Duration
-	SpoolDir  string
+	// BlobScrub is how often each blob is read again and held against its CID, 0
+	// for never; BlobScrubRate bounds the bytes per second of that, 0 for no bound.
+	BlobScrub     time.Duration
+	BlobScrubRate ByteSize
+	SpoolDir      string
 	// BlobVerify hashes what is served; BlobRedirect is how long the URLs are good
 	// to which getBlob sends readers, 0 when it serves the bytes itself.
 	BlobVerify   bool

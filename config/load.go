@@ -259,6 +259,12 @@ func (c *Config) contradictions() (errs []error) {
 	if c.BlobGrace < time.Hour {
 		fault("BLOB_GRACE: want 1h or more: an upload and the record that refers to it are two requests")
 	}
+	if c.BlobScrub < 0 || (c.BlobScrub > 0 && c.BlobScrub < time.Hour) {
+		fault("BLOB_SCRUB: want 0s, or 1h or more")
+	}
+	if c.BlobScrubRate < 0 {
+		fault("BLOB_SCRUB_RATE: want 0 or more")
+	}
 	if c.BlobLimit <= 0 {
 		fault("BLOB_LIMIT: want more than 0")
 	}

@@ -157,6 +157,9 @@ func (p *PDS) getBlob(ctx context.Context, call *xrpc.Call, in getBlobParams) er
 	if !referenced {
 		return repostore.ErrBlobNotFound
 	}
+	if blob.Quarantined {
+		return repostore.ErrBlobQuarantined
+	}
 	serve := p.sendBlob
 	if p.cfg.BlobRedirect > 0 {
 		serve = p.redirectToBlob
@@ -167,6 +170,11 @@ func (p *PDS) getBlob(ctx context.Context, call *xrpc.Call, in getBlobParams) er
 		p.log.ErrorContext(ctx, "a referenced blob is not in its place; taking it from the trash", "did", a.DID, "cid", blob.CID)
 		if p.blobs.Restore(ctx, blob.CID) == nil {
 			err = serve(ctx, call, blob)
+		}
+	}
+	if errors.Is(err, blobstore.ErrCorrupt) {
+		if _, failed := p.quarantine(ctx, blob.CID, err); failed != nil {
+			err = errors.Join(err, failed)
 		}
 	}
 	var answered *xrpc.Error

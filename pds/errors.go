@@ -69,6 +69,7 @@ var answers = []answer{
 	{repostore.ErrTooManyWrites, 400, "InvalidRequest", ""},
 	{repostore.ErrCommitTooBig, 400, "InvalidRequest", ""},
 	{repostore.ErrBlobNotFound, 400, "BlobNotFound", "Blob not found; check the CID, and that a record of this repo refers to it"},
+	{repostore.ErrBlobQuarantined, 400, "BlobNotFound", "the stored bytes of the blob are damaged, and out of service; upload the same bytes again, or ask the operator of this host to repair them"},
 	{repostore.ErrObjectBusy, 503, "ServiceUnavailable", "the stored bytes were being moved just now; upload the blob again"},
 	{repostore.ErrRepoExists, 400, "InvalidRequest", "the DID has a repo here already; sign in to its account"},
 	{repostore.ErrBadCAR, 400, "InvalidRequest", ""},

@@ -50,6 +50,8 @@ type setting struct {
 	bucket     blobstore.Bucket
 	verify     bool          // blobs while they are served
 	redirect   time.Duration // of getBlob
+	scrub      pds.Scrub
+	log        io.Writer // also gets what is logged; nil for nobody
 	proxy      *http.Client
 	plc        *url.URL                            // accounts are did:plc, created in the directory there
 	others     func(*testing.T) identity.Directory // knows DIDs that are not hosted
@@ -185,12 +187,16 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 		h.others = set.others(t)
 		directory = firstOf{directory, h.others}
 	}
-	quiet := slog.New(slog.NewTextHandler(testLog{t}, nil))
+	var lines io.Writer = testLog{t}
+	if set.log != nil {
+		lines = io.MultiWriter(lines, set.log)
+	}
+	quiet := slog.New(slog.NewTextHandler(lines, nil))
 	audit, err := operator.NewLog(db, now)
 	require.NoError(t, err)
 	host, err := pds.New(pds.Config{
 		PublicURL: public, ServiceDID: h.did, HandleDomains: []string{".test"}, Visibility: set.visibility,
-		InviteRequired: set.invites, TeamDIDs: set.teamDIDs, DevLoopback: true, Limits: set.limits, VerifyBlobs: set.verify, BlobRedirect: set.redirect, Version: "test",
+		InviteRequired: set.invites, TeamDIDs: set.teamDIDs, DevLoopback: true, Limits: set.limits, VerifyBlobs: set.verify, BlobRedirect: set.redirect, Scrub: set.scrub, Version: "test",
 		Links: pds.Links{PrivacyPolicy: "https://example.org/privacy"}, Contact: pds.Contact{Email: "operator@example.org"},
 	}, pds.Deps{
 		DB: db, Accounts: h.accounts, Repos: h.repos, Events: h.events, Blobs: blobs, Catalog: catalog, Rules: rules,

@@ -1,6 +1,7 @@
 package pds
 
 import (
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -58,6 +59,8 @@ type Config struct {
 	// BlobTrash how long they can be had back from the trash after that;
 	// DefaultBlobGrace and DefaultBlobTrash when zero.
 	BlobGrace, BlobTrash time.Duration
+	// Scrub is how often stored bytes are read again; not at all when zero.
+	Scrub Scrub
 	// Version is told by the health check.
 	Version string
 	// Links and Contact are told by describeServer.
@@ -116,6 +119,7 @@ type PDS struct {
 	audit       *operator.Log
 	handles     HandleResolver
 	auth        *Authenticator
+	process     string // this process, in leases
 	limiter     *limiter
 	meters      meters
 	keys        *syntax.TIDClock // makes record keys for clients that choose none
@@ -147,6 +151,7 @@ func New(cfg Config, deps Deps) (*PDS, error) {
 		log:         deps.Log,
 		now:         deps.Now,
 		proxyClient: deps.ProxyClient,
+		process:     crand.Text(),
 		keys:        syntax.NewTIDClock(rand.UintN(1 << 10)), // replicas differ in the clock id
 	}
 	if p.log == nil {
@@ -196,6 +201,7 @@ func (p *PDS) Register(s *xrpc.Server) error {
 		p.registerPLC(s),
 		p.registerMove(s),
 		p.registerPolicy(s),
+		p.registerStorage(s),
 		s.Fallback(xrpc.AccessToken, p.proxy, xrpc.JudgesGrants()),
 	); err != nil {
 		return fmt.Errorf("pds: %w", err)

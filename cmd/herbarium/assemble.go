@@ -61,6 +61,9 @@ const deleteEvery = time.Minute
 // expireEvery is how often the agents are looked for whose time is over.
 const expireEvery = 10 * time.Second
 
+// scrubEvery is how often it is looked whether blobs are due to be read again.
+const scrubEvery = time.Minute
+
 // collectEvery is how often blobs are collected that nobody refers to.
 const collectEvery = time.Hour
 
@@ -80,6 +83,7 @@ func (s *service) parts() map[string]func(context.Context) error {
 			_, err := s.host.CollectBlobs(ctx, false)
 			return err
 		}),
+		"scrub":     every(s.log, scrubEvery, "scrub the blobs", s.host.ScrubBlobs),
 		"deletions": every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
 		"expiries":  every(s.log, expireEvery, "deactivate agents whose time is over", s.host.ExpireAgents),
 	}
@@ -204,7 +208,8 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	repoHost, err := pds.New(pds.Config{
 		PublicURL: cfg.PublicURL, ServiceDID: cfg.ServiceDID, HandleDomains: cfg.HandleDomains, Visibility: visibility,
 		PublicCollections: cfg.PublicCollections, InviteRequired: cfg.Invites == config.InvitesRequired, TeamDIDs: cfg.TeamDIDs,
-		DevLoopback: cfg.DevLoopback, Limits: limits, BlobGrace: cfg.BlobGrace, BlobTrash: cfg.BlobTrash, Version: buildVersion(),
+		DevLoopback: cfg.DevLoopback, Limits: limits, BlobGrace: cfg.BlobGrace, BlobTrash: cfg.BlobTrash,
+		Scrub: pds.Scrub{Every: cfg.BlobScrub, Rate: int64(cfg.BlobScrubRate)}, Version: buildVersion(),
 		Links:       pds.Links{PrivacyPolicy: cfg.PrivacyPolicyURL, TermsOfService: cfg.TermsOfServiceURL},
 		Contact:     pds.Contact{Email: cfg.ContactEmail},
 		VerifyBlobs: cfg.BlobVerify, BlobRedirect: cfg.BlobRedirect,
@@ -243,6 +248,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	}
 	s.api = server
 	s.watch(ctx)
+	s.watchStorage(ctx)
 	return s, nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -19,7 +20,12 @@ func main() {
 	defer stop()
 	if err := strict(program()).Run(ctx, os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "herbarium:", err)
-		os.Exit(1)
+		code := exitFailed
+		var verdict *verdict
+		if errors.As(err, &verdict) {
+			code = verdict.code
+		}
+		os.Exit(code)
 	}
 }
 

@@ -298,6 +298,8 @@ var gates = map[string]gate{
 	"garden.herbarium.getAccountLimits":                 toAccounts,
 	"garden.herbarium.admin.getAccountLimits":           toAdmin,
 	"garden.herbarium.admin.updateAccountPolicy":        toAdmin,
+	"garden.herbarium.admin.getStorageStatus":           toAdmin,
+	"garden.herbarium.admin.listStorage":                toAdmin,
 }
 
 // scopeReaches are the methods that take a credential which may only create
