@@ -255,6 +255,11 @@ func (w *writer) operation(at commitAt, op Operation) error {
 	if len(row.URI) > MaxURILength {
 		return errors.New("record uri is too long")
 	}
+	if op.CID.Defined() {
+		if gone, err := w.purged(op.CID); err != nil || gone {
+			return err
+		}
+	}
 	rec, err := w.record(row.uri())
 	if err != nil {
 		return err
