@@ -1,10 +1,13 @@
 package pds_test
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/identity"
@@ -252,6 +255,35 @@ func TestServiceAuthExpiration(t *testing.T) {
 		ask().ok(t)
 		ask("lxm", "com.atproto.server.createAppPassword").refused(t, 400, "InvalidRequest")
 		h.query(t, a.access, "com.atproto.server.getServiceAuth", "aud", "not a did").refused(t, 400, "InvalidRequest")
+	})
+}
+
+// A service token to this host is an errand of a session: it is no good once
+// that is over, and nowhere good for longer than the credential was.
+func TestServiceTokensEndWithTheirSession(t *testing.T) {
+	eachHost(t, setting{}, func(t *testing.T, h *host) {
+		a := h.agent(t, "scout")
+		const method = "com.atproto.sync.listRepos"
+		expires := time.Now().Add(20 * time.Minute)
+		made := h.procedure(t, admin(), "garden.herbarium.admin.createCredential", object{
+			"did": a.did, "name": "errand", "scope": "com.atproto.appPass", "expiresAt": expires.UTC().Format(time.RFC3339)}).ok(t)
+		opened := h.procedure(t, "", "com.atproto.server.createSession", object{"identifier": a.handle, "password": made.str("password")}).ok(t)
+		ask := func(audience string) string {
+			return h.query(t, "Bearer "+opened.str("accessJwt"), "com.atproto.server.getServiceAuth",
+				"aud", audience, "lxm", method, "exp", fmt.Sprint(nowUnix()+3000)).ok(t).str("token")
+		}
+		_, body, _ := strings.Cut(ask("did:web:elsewhere.example.org"), ".")
+		raw, err := base64.RawURLEncoding.DecodeString(body[:strings.IndexByte(body, '.')])
+		require.NoError(t, err)
+		var claims map[string]any
+		require.NoError(t, json.Unmarshal(raw, &claims))
+		require.LessOrEqual(t, claims["exp"], float64(expires.Unix()))
+		require.NotContains(t, claims, "sid", "that is nobody else's business")
+
+		before, after := "Bearer "+ask(string(h.did)), "Bearer "+ask(string(h.did))
+		h.query(t, before, method).ok(t)
+		require.Equal(t, 200, h.procedure(t, admin(), "garden.herbarium.admin.revokeCredential", object{"did": a.did, "name": "errand"}).Status)
+		h.query(t, after, method).refused(t, 401, "JwtExpired")
 	})
 }
 

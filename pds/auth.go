@@ -26,13 +26,14 @@ type Authenticator struct {
 	isAdmin  func(password string) bool
 	services *serviceVerifier
 	now      func() time.Time
+	guesses  guesses
 	team     map[syntax.DID]bool // other hosts' accounts that belong to the team
 }
 
 var _ xrpc.Authenticator = (*Authenticator)(nil)
 
 func newAuthenticator(cfg Config, deps Deps, now func() time.Time) (*Authenticator, error) {
-	services, err := newServiceVerifier(cfg.ServiceDID, deps.Directory, now)
+	services, err := newServiceVerifier(cfg.ServiceDID, deps.Directory, now, deps.Accounts.SpendJWT)
 	if err != nil {
 		return nil, err
 	}
@@ -128,10 +129,11 @@ func grantsOf(p *account.Permissions) xrpc.Grants {
 func isMember(a account.Account) bool { return a.Active() || a.Status == account.Deactivated }
 
 func (a *Authenticator) service(ctx context.Context, token string, lxm syntax.NSID) (xrpc.Viewer, error) {
-	issuer, err := a.services.verify(ctx, token, lxm)
+	t, err := a.services.verify(ctx, token, lxm)
 	if err != nil {
 		return xrpc.Viewer{}, err
 	}
+	issuer := t.issuer
 	v := xrpc.Viewer{Kind: xrpc.Service, DID: issuer, Active: true, Member: a.team[issuer]}
 	hosted, err := a.accounts.Get(ctx, issuer)
 	switch {
@@ -140,6 +142,11 @@ func (a *Authenticator) service(ctx context.Context, token string, lxm syntax.NS
 	case err != nil:
 		return xrpc.Viewer{}, err
 	}
+	if t.session != "" {
+		if _, err := a.accounts.SessionUntil(ctx, t.session); err != nil {
+			return xrpc.Viewer{}, sessionOver(err)
+		}
+	}
 	v.Active, v.Status, v.Member = hosted.Active(), hosted.HostedStatus(), isMember(hosted)
 	if hosted.Held(a.now()) != nil {
 		v.Active, v.Member = false, false
@@ -147,11 +154,24 @@ func (a *Authenticator) service(ctx context.Context, token string, lxm syntax.NS
 	return v, nil
 }
 
+// sessionOver says that a service token ended with the session that asked for it.
+func sessionOver(err error) error {
+	if errors.Is(err, account.ErrTokenExpired) {
+		return badJWT("JwtExpired", "the session that asked for the service token is over; sign in and ask for a new one with com.atproto.server.getServiceAuth")
+	}
+	return err
+}
+
 func (a *Authenticator) basic(r *http.Request) (xrpc.Viewer, error) {
+	call := xrpc.CallFrom(r.Context())
+	if err := a.guesses.spent(call); err != nil {
+		return xrpc.Viewer{}, err
+	}
 	user, password, ok := r.BasicAuth()
 	// Both are looked at in any case: the time tells nothing about either.
 	good := a.isAdmin(password)
 	if !ok || user != adminUser || !good {
+		a.guesses.wrong(call)
 		err := xrpc.Errorf(http.StatusUnauthorized, "AuthenticationRequired", "the admin credential is wrong; send HTTP Basic with user admin and the password from the data folder's secrets")
 		err.Header = map[string]string{"WWW-Authenticate": "Basic"}
 		return xrpc.Viewer{}, err
@@ -177,12 +197,9 @@ func (a *Authenticator) stillMember(ctx context.Context, r *http.Request, v xrpc
 		}
 		return err != nil || isMember(grant.Account)
 	case xrpc.Service:
-		if a.team[v.DID] {
-			return true
-		}
 		hosted, err := a.accounts.Get(ctx, v.DID)
 		if errors.Is(err, account.ErrNotFound) {
-			return false
+			return a.team[v.DID]
 		}
 		return err != nil || isMember(hosted) && hosted.Held(a.now()) == nil
 	default:

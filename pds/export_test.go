@@ -4,11 +4,14 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/pds/account"
 )
 
 // ServiceClaims opens serviceClaims to the tests.
@@ -19,13 +22,23 @@ func SignServiceJWT(key atcrypto.PrivateKey, claims ServiceClaims) (string, erro
 	return signServiceJWT(key, claims)
 }
 
-// NewServiceVerifier opens serviceVerifier to the tests.
+// NewServiceVerifier opens serviceVerifier to the tests, with a memory of used
+// tokens in the place of the database's.
 func NewServiceVerifier(service syntax.DID, directory identity.Directory, now func() time.Time) (func(ctx context.Context, token string, method syntax.NSID) (syntax.DID, error), error) {
-	v, err := newServiceVerifier(service, directory, now)
+	var used sync.Map
+	v, err := newServiceVerifier(service, directory, now, func(_ context.Context, issuer syntax.DID, jti string, _ time.Time) error {
+		if _, before := used.LoadOrStore(string(issuer)+" "+jti, true); before {
+			return account.ErrProofUsed
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	return v.verify, nil
+	return func(ctx context.Context, token string, method syntax.NSID) (syntax.DID, error) {
+		t, err := v.verify(ctx, token, method)
+		return t.issuer, err
+	}, nil
 }
 
 // NewProxyClient opens newProxyClient to the tests.

@@ -30,6 +30,9 @@ type serviceClaims struct {
 	IssuedAt int64       `json:"iat,omitempty"`
 	Method   syntax.NSID `json:"lxm,omitempty"`
 	ID       string      `json:"jti"`
+	// SessionID is ours: the session that asked for a token to this very host,
+	// whose end is the token's.
+	SessionID string `json:"sid,omitempty"`
 }
 
 type jwtHeader struct {
@@ -51,6 +54,7 @@ type jwtRules struct {
 type signedToken struct {
 	issuer  syntax.DID
 	id      string // jti
+	session string // sid; "" in what another host made
 	expires time.Time
 	alg     string // ES256 or ES256K
 	signed  []byte // what the signature is over
@@ -126,7 +130,7 @@ func splitJWT(token string) (header jwtHeader, claims serviceClaims, t signedTok
 	if t.sig, err = base64.RawURLEncoding.DecodeString(parts[2]); err != nil {
 		return header, claims, t, errJWTShape
 	}
-	t.alg, t.id, t.expires = header.Alg, claims.ID, time.Unix(claims.Expires, 0)
+	t.alg, t.id, t.session, t.expires = header.Alg, claims.ID, claims.SessionID, time.Unix(claims.Expires, 0)
 	t.signed = []byte(parts[0] + "." + parts[1])
 	return header, claims, t, nil
 }

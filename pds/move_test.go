@@ -44,6 +44,9 @@ func TestMovingADIDWeb(t *testing.T) {
 		require.Equal(t, []string{"#identity", "#account", "#commit", "#sync", "#identity", "#account"}, h.eventsOf(t, a.did))
 		h.create(t, a, note, object{}).refused(t, 401, "AccountDeactivated")
 		h.procedure(t, a.access, "com.atproto.server.activateAccount", nil).refused(t, 400, "InvalidRequest")
+		h.procedure(t, admin(), "com.atproto.admin.updateSubjectStatus", object{
+			"subject": object{"$type": "com.atproto.admin.defs#repoRef", "did": a.did}, "deactivated": object{"applied": false},
+		}).refused(t, 400, "InvalidRequest")
 		require.Equal(t, a.did, string(h.do(t, "GET", "/.well-known/atproto-did", "", nil, "Host", a.handle).Body), "nobody else could confirm the handle")
 
 		move(object{"endpoint": "http://localhost:1234", "publicKey": key, "handle": "Scout.example.org"}).ok(t)

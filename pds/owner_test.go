@@ -99,6 +99,8 @@ func TestResettingAPassword(t *testing.T) {
 		ask(a.handle)
 		token := h.token(t, a, account.ResettingPassword)
 		require.NotEmpty(t, token)
+		ask(a.did) // as a stranger may: what the owner was handed stays good
+		require.Equal(t, token, h.token(t, a, account.ResettingPassword))
 		reset := func(token, password string) reply {
 			return h.procedure(t, "", "com.atproto.server.resetPassword", object{"token": token, "password": password})
 		}

@@ -122,6 +122,7 @@ type PDS struct {
 	process     string // this process, in leases
 	limiter     *limiter
 	meters      meters
+	signingIn   crowd
 	keys        *syntax.TIDClock // makes record keys for clients that choose none
 }
 
@@ -171,6 +172,7 @@ func New(cfg Config, deps Deps) (*PDS, error) {
 	if p.meters, err = newMeters(cfg.Limits); err != nil {
 		return nil, fmt.Errorf("pds: Config.Limits: %w", err)
 	}
+	p.auth.guesses = guesses{p.limiter, p.meters.signIns}
 	return p, nil
 }
 

@@ -3,9 +3,11 @@ package pds
 import (
 	"context"
 	"maps"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -22,6 +24,9 @@ import (
 type Limits struct {
 	Requests Limit   // a point for each call of a method, by client address
 	SignIns  []Limit // a point for each attempt, good or bad, by account and client address; all of them hold
+	// SignInsFrom takes a point for each attempt from a client address, whoever
+	// it is made for: each costs a core for a while.
+	SignInsFrom Limit
 	// The points of writes (writePoints), by account; 0: no limit. Both hold.
 	WritesPerHour, WritesPerDay int64
 	Methods                     []MethodLimit
@@ -49,6 +54,7 @@ func DefaultLimits() Limits {
 	limits := Limits{
 		Requests:      Limit{tolerance * 3000, 5 * time.Minute},
 		SignIns:       []Limit{{tolerance * 30, 5 * time.Minute}, {tolerance * 300, day}},
+		SignInsFrom:   Limit{tolerance * 300, 5 * time.Minute},
 		WritesPerHour: tolerance * 5000,
 		WritesPerDay:  tolerance * 35_000,
 		Methods: []MethodLimit{
@@ -91,6 +97,7 @@ func writePoints(action lexicons.Action) int64 {
 type meters struct {
 	requests      *meter
 	signIns       []*meter
+	signInsFrom   *meter
 	writesPerHour *meter
 	writesPerDay  *meter
 	byAddress     map[syntax.NSID][]*meter // of single methods
@@ -107,6 +114,9 @@ func newMeters(limits Limits) (m meters, err error) {
 			return m, err
 		}
 		m.signIns = append(m.signIns, one)
+	}
+	if m.signInsFrom, err = newMeter("signInsFrom", limits.SignInsFrom); err != nil {
+		return m, err
 	}
 	if m.writesPerHour, err = newMeter("writesPerHour", Limit{limits.WritesPerHour, time.Hour}); err != nil {
 		return m, err
@@ -192,8 +202,86 @@ func (p *PDS) chargeSignIn(ctx context.Context, identifier string) error {
 	if call == nil {
 		return nil
 	}
+	address := addressKey(call.ClientIP)
+	if err := p.limiter.charge(call, address, 1, p.meters.signInsFrom); err != nil {
+		return err
+	}
 	name := strings.ToLower(strings.TrimPrefix(strings.TrimSpace(identifier), "@"))
-	return p.limiter.charge(call, addressKey(call.ClientIP)+" "+name, 1, p.meters.signIns...)
+	return p.limiter.charge(call, address+" "+name, 1, p.meters.signIns...)
+}
+
+// maxSigningIn is how many sign-ins of one client address may be under way at
+// once. Those with a main password wait for a core; with this, one address
+// cannot take all the places where they wait.
+const maxSigningIn = 16
+
+// crowd counts what is under way, by key.
+type crowd struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+// enter answers how to leave, or false when there are most already.
+func (c *crowd) enter(key string, most int) (leave func(), ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by[key] >= most {
+		return nil, false
+	}
+	if c.by == nil {
+		c.by = map[string]int{}
+	}
+	c.by[key]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.by[key]--; c.by[key] == 0 {
+			delete(c.by, key)
+		}
+	}, true
+}
+
+// enterSignIn takes a place among the sign-ins of the caller's address, until
+// leave.
+func (p *PDS) enterSignIn(ctx context.Context) (leave func(), err error) {
+	call := xrpc.CallFrom(ctx)
+	if call == nil {
+		return func() {}, nil
+	}
+	leave, ok := p.signingIn.enter(addressKey(call.ClientIP), maxSigningIn)
+	if !ok {
+		err := xrpc.Errorf(http.StatusTooManyRequests, "RateLimitExceeded", "%d sign-ins from your address are being checked; try again when one has ended", maxSigningIn)
+		err.Header = map[string]string{"Retry-After": "1"}
+		return nil, err
+	}
+	return leave, nil
+}
+
+// guesses bounds the attempts at the admin's password, as those at an
+// account's. Right ones cost nothing.
+type guesses struct {
+	limiter *limiter
+	meters  []*meter
+}
+
+// spent refuses an address that has guessed too often, whatever it sends now.
+func (g guesses) spent(call *xrpc.Call) error {
+	if call == nil {
+		return nil
+	}
+	for _, m := range g.meters {
+		if s := g.limiter.look(m, addressKey(call.ClientIP)+" "+adminUser); m.limits() && s.left() < 1 {
+			return tooMany(s, 1, g.limiter.now())
+		}
+	}
+	return nil
+}
+
+// wrong counts a guess.
+func (g guesses) wrong(call *xrpc.Call) {
+	if call != nil {
+		g.limiter.take(g.meters, addressKey(call.ClientIP)+" "+adminUser, 1)
+	}
 }
 
 // chargeWrites counts writes of the calling account, just before they are

@@ -1,6 +1,7 @@
 package pds_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -63,6 +64,36 @@ func (r reply) limited(t *testing.T, limit pds.Limit, remaining int, ends, now t
 func (h *host) from(t *testing.T, address, credential string) reply {
 	t.Helper()
 	return h.do(t, http.MethodGet, "/xrpc/com.atproto.server.describeServer", credential, nil, "X-Forwarded-For", address)
+}
+
+// A client that tries one made-up account after the other is stopped by its
+// address, and so is one that guesses the admin's password; others go on.
+func TestGuessesAreLimitedByAddress(t *testing.T) {
+	limits := pds.Limits{SignIns: []pds.Limit{{Points: 3, Window: time.Minute}}, SignInsFrom: pds.Limit{Points: 6, Window: time.Minute}}
+	eachHost(t, setting{limits: limits}, func(t *testing.T, h *host) {
+		a := h.agent(t, "scout")
+		signIn := func(address, who, password string) reply {
+			body := fmt.Sprintf(`{"identifier":%q,"password":%q}`, who, password)
+			return h.do(t, http.MethodPost, "/xrpc/com.atproto.server.createSession", "", strings.NewReader(body), "X-Forwarded-For", address, "Content-Type", "application/json")
+		}
+		for i := range 6 {
+			signIn("192.0.2.1", fmt.Sprintf("u%d.test", i), "wrong").refused(t, 401, "AuthenticationRequired")
+		}
+		signIn("192.0.2.1", "u7.test", "wrong").refused(t, 429, "RateLimitExceeded")
+		signIn("192.0.2.2", a.handle, a.password).ok(t)
+
+		wrong := "Basic " + base64.StdEncoding.EncodeToString([]byte("admin:wrong"))
+		ask := func(address, credential string) reply {
+			return h.do(t, http.MethodGet, "/xrpc/com.atproto.admin.getAccountInfo?did="+a.did, credential, nil, "X-Forwarded-For", address)
+		}
+		for range 3 {
+			ask("192.0.2.3", admin()).ok(t)
+			ask("192.0.2.3", wrong).refused(t, 401, "AuthenticationRequired")
+		}
+		ask("192.0.2.3", wrong).refused(t, 429, "RateLimitExceeded")
+		ask("192.0.2.3", admin()).refused(t, 429, "RateLimitExceeded")
+		ask("192.0.2.4", admin()).ok(t)
+	})
 }
 
 func TestRequestsAreLimitedByAddress(t *testing.T) {

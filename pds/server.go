@@ -104,6 +104,11 @@ func (p *PDS) createSession(ctx context.Context, _ xrpc.Viewer, in createSession
 	if err := p.chargeSignIn(ctx, in.Identifier); err != nil {
 		return nil, err
 	}
+	leave, err := p.enterSignIn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	a, tokens, err := p.accounts.Login(ctx, in.Identifier, in.Password, in.AllowTakendown)
 	if err != nil {
 		return nil, err
@@ -166,6 +171,15 @@ func (p *PDS) getServiceAuth(ctx context.Context, v xrpc.Viewer, in getServiceAu
 			return nil, err
 		}
 		claims.Expires = *in.Expires
+	}
+	// It ends with what asked for it: elsewhere by its time, here at once.
+	until, err := p.accounts.SessionUntil(ctx, v.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	claims.Expires = min(claims.Expires, until.Unix())
+	if did, err := audienceDID(in.Audience); err == nil && did == p.cfg.ServiceDID {
+		claims.SessionID = v.SessionID
 	}
 	token, err := p.serviceToken(ctx, v.DID, claims)
 	return &getServiceAuthOutput{Token: token}, err

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/bluesky-social/indigo/atproto/identity"
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"herbarium.garden/pds/account"
 )
 
 // Limits on service JWTs (inter-service auth).
@@ -20,7 +23,6 @@ const (
 	serviceTokenDefault = time.Minute // life of an issued token when the caller names no exp
 	serviceTokenUnbound = time.Minute // longest life of an issued token that names no method
 	serviceTokenLongest = time.Hour   // longest life of one that names a method, issued or accepted
-	rememberedTokens    = 1 << 16     // jti's remembered against replay
 	rememberedPurges    = 1 << 12     // issuers whose document was fetched again lately
 	purgeEvery          = time.Minute // least time between two fetches that a bad signature causes
 )
@@ -70,16 +72,16 @@ type serviceVerifier struct {
 	directory identity.Directory
 	now       func() time.Time
 
-	mu     sync.Mutex // makes look-up and insertion of one jti a single step
-	seen   *lru.Cache[string, time.Time]
+	// spend notes that a token was used, for all replicas and for good;
+	// account.ErrProofUsed if it was before.
+	spend func(ctx context.Context, issuer syntax.DID, jti string, expires time.Time) error
+
+	mu     sync.Mutex // makes look-up and insertion of one issuer a single step
 	purged *lru.Cache[syntax.DID, time.Time]
 }
 
-func newServiceVerifier(service syntax.DID, directory identity.Directory, now func() time.Time) (*serviceVerifier, error) {
-	seen, err := lru.New[string, time.Time](rememberedTokens)
-	if err != nil {
-		return nil, err
-	}
+func newServiceVerifier(service syntax.DID, directory identity.Directory, now func() time.Time,
+	spend func(ctx context.Context, issuer syntax.DID, jti string, expires time.Time) error) (*serviceVerifier, error) {
 	purged, err := lru.New[syntax.DID, time.Time](rememberedPurges)
 	if err != nil {
 		return nil, err
@@ -93,26 +95,27 @@ func newServiceVerifier(service syntax.DID, directory identity.Directory, now fu
 		},
 		directory: directory,
 		now:       now,
-		seen:      seen,
+		spend:     spend,
 		purged:    purged,
 	}, nil
 }
 
-// verify returns the issuer of the token for a call of method.
-func (v *serviceVerifier) verify(ctx context.Context, token string, method syntax.NSID) (syntax.DID, error) {
+// verify returns the token for a call of method, which is spent then.
+func (v *serviceVerifier) verify(ctx context.Context, token string, method syntax.NSID) (signedToken, error) {
 	t, err := v.rules.read(token, method, v.now())
 	if err != nil {
-		return "", err
+		return signedToken{}, err
 	}
 	if err := v.checkSignature(ctx, t); err != nil {
-		return "", err
+		return signedToken{}, err
 	}
-	// Only a token with a good signature may take up room in the memory of
-	// jti's: anybody can make up the others.
-	if !v.remember(string(t.issuer)+" "+t.id, t.expires) {
-		return "", badJWT("NonceNotUnique", "the service token was used before; %s", v.rules.renew)
+	// Only a token with a good signature takes up room: anybody can make up the
+	// others.
+	err = v.spend(ctx, t.issuer, t.id, t.expires)
+	if errors.Is(err, account.ErrProofUsed) {
+		return signedToken{}, badJWT("NonceNotUnique", "the service token was used before; %s", v.rules.renew)
 	}
-	return t.issuer, nil
+	return t, err
 }
 
 func (v *serviceVerifier) checkSignature(ctx context.Context, t signedToken) error {
@@ -159,16 +162,5 @@ func (v *serviceVerifier) mayPurge(issuer syntax.DID) bool {
 		return false
 	}
 	v.purged.Add(issuer, now)
-	return true
-}
-
-// remember reports whether key was not seen before.
-func (v *serviceVerifier) remember(key string, expires time.Time) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if until, ok := v.seen.Get(key); ok && v.now().Before(until) {
-		return false
-	}
-	v.seen.Add(key, expires)
 	return true
 }

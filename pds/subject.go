@@ -178,6 +178,15 @@ func (p *PDS) setAccountStatus(ctx context.Context, in updateSubjectStatusInput)
 		return xrpc.InvalidRequest("an account cannot be taken down and activated at once; send one of the two")
 	}
 	did := in.Subject.DID
+	if in.Deactivated != nil && !in.Deactivated.Applied {
+		// It may live elsewhere by now, and two hosts must not write to one repo.
+		if _, err := p.accounts.Get(ctx, did); err != nil {
+			return notFound(err)
+		}
+		if err := p.checkDocument(ctx, did); err != nil {
+			return err
+		}
+	}
 	err := p.changeAccount(ctx, did, func(tx *gorm.DB) ([]sequencer.Draft, error) {
 		a, err := p.setStatus(ctx, tx, did, in)
 		if err != nil {

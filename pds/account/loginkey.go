@@ -230,12 +230,22 @@ func (r loginKeyRow) use(tx *gorm.DB, now string) error {
 
 // spend makes the proof useless from now on, inside the caller's transaction (tx).
 func (p *KeyProof) spend(tx *gorm.DB) error {
-	sum := sha256.Sum256([]byte(string(p.DID) + "\x00" + p.ID))
+	return spendJWT(tx, p.DID, p.ID, p.Expires)
+}
+
+// SpendJWT notes that a JWT by an account's key was used, by its issuer and
+// jti, until it is no good anyway; ErrProofUsed if it was used before.
+func (s *Store) SpendJWT(ctx context.Context, issuer syntax.DID, jti string, expires time.Time) error {
+	return spendJWT(s.cfg.DB.Write.WithContext(ctx), issuer, jti, expires)
+}
+
+func spendJWT(tx *gorm.DB, issuer syntax.DID, jti string, expires time.Time) error {
+	sum := sha256.Sum256([]byte(string(issuer) + "\x00" + jti))
 	spent := tx.Exec("INSERT INTO used_assertions (id, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
-		base64.RawURLEncoding.EncodeToString(sum[:]), migrations.FormatTime(p.Expires))
+		base64.RawURLEncoding.EncodeToString(sum[:]), migrations.FormatTime(expires))
 	switch {
 	case spent.Error != nil:
-		return spent.Error
+		return fmt.Errorf("spend a token of %s: %w", issuer, spent.Error)
 	case spent.RowsAffected == 0:
 		return ErrProofUsed
 	}

@@ -61,7 +61,8 @@ func hashOneTime(purpose Purpose, token string) []byte {
 func wrapAs(purpose Purpose) string { return "one-time " + string(purpose) }
 
 // RequestToken makes the one-time token of an account for a purpose; an older
-// one is no good from then on. It is not answered: the operator hands it over
+// one is no good from then on, but for that of a password, which stays until its
+// time is over. It is not answered: the operator hands it over
 // (PendingTokens), who knows whom they hand it to.
 func (s *Store) RequestToken(ctx context.Context, did syntax.DID, purpose Purpose) error {
 	token, err := s.grouped(oneTimeBytes, 8)
@@ -76,11 +77,13 @@ func (s *Store) RequestToken(ctx context.Context, did syntax.DID, purpose Purpos
 		DID: string(did), Purpose: string(purpose), Hash: hashOneTime(purpose, token), Wrapped: wrapped,
 		CreatedAt: s.nowText(), ExpiresAt: migrations.FormatTime(s.cfg.Now().Add(OneTimeLifetime)),
 	}
-	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error {
-		return tx.Clauses(clause.OnConflict{
-			Columns: []clause.Column{{Name: "did"}, {Name: "purpose"}}, UpdateAll: true,
-		}).Create(&row).Error
-	})
+	replaces := clause.OnConflict{Columns: []clause.Column{{Name: "did"}, {Name: "purpose"}}, UpdateAll: true}
+	if purpose == ResettingPassword {
+		// Anybody may ask for this one, and nobody may take away by it what the
+		// owner was handed.
+		replaces.Where = clause.Where{Exprs: []clause.Expression{clause.Expr{SQL: "one_time_tokens.expires_at <= ?", Vars: []any{row.CreatedAt}}}}
+	}
+	err = s.cfg.DB.Tx(ctx, func(tx *gorm.DB) error { return tx.Clauses(replaces).Create(&row).Error })
 	if err != nil {
 		return fmt.Errorf("make %s token of %s: %w", purpose, did, err)
 	}

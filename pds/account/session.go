@@ -257,6 +257,20 @@ func (s *Store) sessionEnded(ctx context.Context, sid string) (bool, error) {
 	return !goesOn, err
 }
 
+// SessionUntil answers when a session ends at the latest, which is never after
+// the credential that opened it; ErrTokenExpired when it has.
+func (s *Store) SessionUntil(ctx context.Context, sid string) (time.Time, error) {
+	var row sessionRow
+	err := s.cfg.DB.Read.WithContext(ctx).Where("sid = ? AND ended_at IS NULL AND expires_at > ?", sid, s.nowText()).Take(&row).Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		return time.Time{}, ErrTokenExpired
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("find session: %w", err)
+	}
+	return migrations.ParseTime(row.ExpiresAt)
+}
+
 // readRefresh accepts a refresh token that is in time.
 func (s *Store) readRefresh(token string) (claims, error) {
 	c, err := s.read(token)
