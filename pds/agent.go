@@ -20,10 +20,10 @@ const listAgentsMethod = "garden.herbarium.admin.listAgents"
 
 func (p *PDS) registerAgents(s *xrpc.Server) error {
 	return errors.Join(
-		xrpc.Procedure(s, "garden.herbarium.admin.createAgent", xrpc.AdminOnly, p.createAgent),
+		xrpc.Procedure(s, "garden.herbarium.admin.createAgent", xrpc.AdminOnly, p.createAgent, xrpc.Strict()),
 		xrpc.Query(s, "garden.herbarium.admin.getAgent", xrpc.AdminOnly, p.getAgent),
 		xrpc.Query(s, listAgentsMethod, xrpc.AdminOnly, p.listAgents),
-		xrpc.Procedure(s, "garden.herbarium.admin.updateAgent", xrpc.AdminOnly, p.updateAgent),
+		xrpc.Procedure(s, "garden.herbarium.admin.updateAgent", xrpc.AdminOnly, p.updateAgent, xrpc.Strict()),
 		xrpc.Procedure(s, "garden.herbarium.admin.disableAgent", xrpc.AdminOnly, p.disableAgent),
 		xrpc.Procedure(s, "garden.herbarium.admin.enableAgent", xrpc.AdminOnly, p.enableAgent),
 		xrpc.Procedure(s, "garden.herbarium.admin.deleteAgent", xrpc.AdminOnly, p.deleteAgent),

@@ -16,7 +16,7 @@ import (
 // com.atproto.server.createAppPassword knows neither scope nor expiry.
 func (p *PDS) registerCredentials(s *xrpc.Server) error {
 	return errors.Join(
-		xrpc.Procedure(s, "garden.herbarium.admin.createCredential", xrpc.AdminOnly, p.createCredential),
+		xrpc.Procedure(s, "garden.herbarium.admin.createCredential", xrpc.AdminOnly, p.createCredential, xrpc.Strict()),
 		xrpc.Query(s, "garden.herbarium.admin.listCredentials", xrpc.AdminOnly, p.listCredentials),
 		xrpc.Procedure(s, "garden.herbarium.admin.rotateCredential", xrpc.AdminOnly, p.rotateCredential),
 		xrpc.Procedure(s, "garden.herbarium.admin.revokeCredential", xrpc.AdminOnly, p.revokeCredential),

@@ -17,7 +17,7 @@ func (p *PDS) registerPolicy(s *xrpc.Server) error {
 	return errors.Join(
 		xrpc.Query(s, "garden.herbarium.getAccountLimits", xrpc.AccessToken, p.ownLimits),
 		xrpc.Query(s, "garden.herbarium.admin.getAccountLimits", xrpc.AdminOnly, p.getAccountLimits),
-		xrpc.Procedure(s, "garden.herbarium.admin.updateAccountPolicy", xrpc.AdminOnly, p.updateAccountPolicy),
+		xrpc.Procedure(s, "garden.herbarium.admin.updateAccountPolicy", xrpc.AdminOnly, p.updateAccountPolicy, xrpc.Strict()),
 	)
 }
 

@@ -38,6 +38,18 @@ func (h *host) dryRun(t *testing.T, a agent, body object) object {
 	return h.procedure(t, a.access, "garden.herbarium.validateRecord", body).ok(t)
 }
 
+// A policy is replaced as a whole, so a misspelt field would clear what it meant.
+func TestAMisspeltPolicyIsRefused(t *testing.T) {
+	eachHost(t, setting{}, func(t *testing.T, h *host) {
+		a := h.agent(t, "scout")
+		h.restrict(t, a, object{"maxRecords": 1})
+		require.Contains(t, h.procedure(t, admin(), "garden.herbarium.admin.updateAccountPolicy",
+			object{"did": a.did, "policy": object{"maxRecord": 2}}).refused(t, 400, "InvalidRequest"), "maxRecord")
+		h.create(t, a, note, object{}).ok(t)
+		h.create(t, a, note, object{}).refused(t, 400, "QuotaExceeded")
+	})
+}
+
 func TestAllowedCollections(t *testing.T) {
 	eachHost(t, setting{}, func(t *testing.T, h *host) {
 		a := h.agent(t, "scout")

@@ -87,7 +87,7 @@ func Procedure[I, O any](s *Server, nsid syntax.NSID, access Access, h func(ctx 
 		if rt.maxBody == 0 {
 			rt.maxBody = s.cfg.MaxBody
 		}
-		read, err := planInput[I](s.schemas(nsid), d.Input, rt.ignored)
+		read, err := planInput[I](s.schemas(nsid), d.Input, rt)
 		if err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func (s *Server) register(rt *route, plan func(def any) error) error {
 }
 
 // planInput fits I to a JSON input and returns its reader.
-func planInput[I any](s schemas, body *lexicon.SchemaBody, ignored []string) (func(*Call, int64) (I, error), error) {
+func planInput[I any](s schemas, body *lexicon.SchemaBody, rt *route) (func(*Call, int64) (I, error), error) {
 	t := reflect.TypeFor[I]()
 	if body == nil {
 		if t != reflect.TypeFor[None]() {
@@ -261,7 +261,7 @@ func planInput[I any](s schemas, body *lexicon.SchemaBody, ignored []string) (fu
 	if body.Schema == nil || body.Encoding != "application/json" {
 		return nil, fmt.Errorf("its lexicon's input is %s; use Upload", body.Encoding)
 	}
-	if err := fitBody(s, input, t, body.Schema.Inner, ignored); err != nil {
+	if err := fitBody(s, input, t, body.Schema.Inner, rt.ignored); err != nil {
 		return nil, err
 	}
 	defaults, optional, err := planDefaults(s, t, body.Schema.Inner)
@@ -288,7 +288,11 @@ func planInput[I any](s schemas, body *lexicon.SchemaBody, ignored []string) (fu
 				setDefault(d.def, v.FieldByIndex(d.index))
 			}
 		}
-		if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&in); err != nil {
+		decoder := json.NewDecoder(bytes.NewReader(raw))
+		if rt.strict {
+			decoder.DisallowUnknownFields()
+		}
+		if err := decoder.Decode(&in); err != nil {
 			return in, InvalidRequest("the request body: %s", decodeError(err))
 		}
 		return in, nil
@@ -328,6 +332,9 @@ func hasDefault(def any) bool {
 func decodeError(err error) string {
 	if at := (*json.UnmarshalTypeError)(nil); errors.As(err, &at) {
 		return fmt.Sprintf("the field %s cannot be a %s", at.Field, at.Value)
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return fmt.Sprintf("the method knows no field %s; compare the body with its lexicon", name)
 	}
 	return "it does not have the form of the method's lexicon; compare it field by field"
 }

@@ -16,7 +16,8 @@ type route struct {
 	early           func(*Call) error // looks before anybody is asked who they are
 	readsCredential bool
 	judgesGrants    bool
-	audited         bool     // though it is a query
+	audited         bool // though it is a query
+	strict          bool
 	service         string   // whose method it is, as the fragment of our DID that an rpc: permission names
 	maxBody         int64    // in bytes; 0 when the route reads no body
 	ignored         []string // parameters or input fields without a struct field
@@ -48,6 +49,11 @@ func Audited() Option { return func(rt *route) { rt.audited = true } }
 // OfService says which service of our DID document the method belongs to;
 // "atproto_pds" when left out.
 func OfService(fragment string) Option { return func(rt *route) { rt.service = fragment } }
+
+// Strict refuses an input with a field that the method does not know, where
+// lexicons say that such fields are to be ignored: for methods that replace
+// what they are not told about, a slip of the pen must not clear it.
+func Strict() Option { return func(rt *route) { rt.strict = true } }
 
 // MaxBody bounds this method's request body, in bytes, before and after
 // decompression. It replaces Config.MaxBody.
