@@ -54,6 +54,8 @@ func absence(uri syntax.ATURI, repo *index.Repo, record *index.Record) (code, me
 		return "not-indexed", fmt.Sprintf("not-indexed: this index does not follow %s, so nothing is known of %s", uri.Authority(), uri)
 	case !repo.Active:
 		return "repo-inactive", fmt.Sprintf("repo-inactive: the account %s is not active (%s); its records are not shown", repo.DID, repo.Status)
+	case record != nil && record.TakenDown:
+		return "taken-down", fmt.Sprintf("taken-down: the operator of this host has taken %s down", uri)
 	case record != nil && record.State == index.StateQuarantined:
 		return "quarantined", fmt.Sprintf("quarantined: %s fails its lexicon and is in no view; what is wrong with it is for the operator to see", uri)
 	case repo.Sync != index.SyncSynced:

@@ -1,6 +1,7 @@
 package pds
 
 import (
+	"context"
 	crand "crypto/rand"
 	"errors"
 	"fmt"
@@ -92,6 +93,10 @@ type Deps struct {
 	Audit     *operator.Log
 	Directory identity.Directory // knows the accounts of this host without asking the network
 
+	// Index, when not nil, is told which records the operator takes down, so that
+	// its views hide them too.
+	Index Index
+
 	// IsAdminPassword compares in constant time (account.Secrets does).
 	IsAdminPassword func(password string) bool
 
@@ -99,6 +104,12 @@ type Deps struct {
 	Log         *slog.Logger     // slog.Default() when nil
 	Now         func() time.Time // time.Now when nil
 	ProxyClient *http.Client     // dials other services; one that reaches public addresses only when nil
+}
+
+// Index is the index beside this host. What it is told it may be told again.
+type Index interface {
+	TakeDown(ctx context.Context, uri syntax.ATURI) error
+	LiftTakedown(ctx context.Context, uri syntax.ATURI) error
 }
 
 // PDS is the repo host's face: it registers the methods and authenticates
@@ -113,6 +124,7 @@ type PDS struct {
 	catalog     *lexicons.Catalog
 	rules       *lexicons.Rules
 	directory   identity.Directory
+	index       Index // nil without one
 	log         *slog.Logger
 	now         func() time.Time
 	proxyClient *http.Client
@@ -149,6 +161,7 @@ func New(cfg Config, deps Deps) (*PDS, error) {
 		audit:       deps.Audit,
 		handles:     deps.Handles,
 		directory:   deps.Directory,
+		index:       deps.Index,
 		log:         deps.Log,
 		now:         deps.Now,
 		proxyClient: deps.ProxyClient,

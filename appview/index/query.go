@@ -52,18 +52,24 @@ func (q *query) whereIf(ok bool, condition string, args ...any) {
 	}
 }
 
-// visible leaves out what is of an inactive repo, unless the operator asks, and
-// what is of a collection that the viewer is not to know of: the one place
-// where both are decided. from are the collections that the rows of t are made
+// visible leaves out what is of an inactive repo or was taken down, unless the
+// operator asks, and what is of a collection that the viewer is not to know of:
+// the one place where all three are decided. from are the collections that the rows of t are made
 // of; with none, each row names its own.
 func (q *query) visible(v Viewer, from ...syntax.NSID) {
 	q.whereIf(!v.Admin, "EXISTS (SELECT 1 FROM repos r WHERE r.did = t.did AND r.active)")
+	q.whereIf(!v.Admin, notTakenDown("t.uri"))
 	switch {
 	case len(from) > 0:
 		q.whereIf(!v.Sees(from...), "0 = 1")
 	case v.Restricted():
 		q.where("t.collection IN ?", v.Collections)
 	}
+}
+
+// notTakenDown is the condition that the record with this URI may be shown.
+func notTakenDown(uri string) string {
+	return "NOT EXISTS (SELECT 1 FROM takedowns k WHERE k.uri = " + uri + ")"
 }
 
 // before continues a list that runs by (key, uri) downwards.

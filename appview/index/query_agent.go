@@ -27,6 +27,7 @@ func (x *Index) RecordCounts(ctx context.Context, v Viewer, dids []syntax.DID) (
 	}
 	q := newQuery("did, collection, COUNT(*) AS n", "records t")
 	q.where("t.did IN ? AND t.state IN ?", dids, live)
+	q.whereIf(!v.Admin, notTakenDown("t.uri"))
 	q.whereIf(v.Restricted(), "t.collection IN ?", v.Collections)
 	err := x.db.Read.WithContext(ctx).Raw(q.sql()+" GROUP BY did, collection", q.args...).Scan(&rows).Error
 	if err != nil {

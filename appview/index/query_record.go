@@ -18,6 +18,7 @@ type fullRecordRow struct {
 	Rev       string
 	CommitCID string `gorm:"column:commit_cid"`
 	Record    []byte
+	TakenDown bool
 }
 
 func (r *fullRecordRow) export() Record {
@@ -26,7 +27,7 @@ func (r *fullRecordRow) export() Record {
 		CID: parseCID(r.Row.CID), RepoCID: parseCID(r.Row.RepoCID), Rev: syntax.TID(r.Rev), Commit: parseCID(r.CommitCID),
 		State: State(r.Row.State), Baseline: r.Row.Baseline,
 		IndexedAt: textTime(r.Row.IndexedAt), UpdatedAt: textTime(r.Row.UpdatedAt), DeletedAt: textTime(r.Row.DeletedAt),
-		CBOR: servable(r.Row.Collection, r.Record),
+		CBOR: servable(r.Row.Collection, r.Record), TakenDown: r.TakenDown,
 	}
 }
 
@@ -74,7 +75,7 @@ func (x *Index) Records(ctx context.Context, v Viewer, uris []syntax.ATURI) (map
 	if err := batch(len(uris)); err != nil {
 		return nil, err
 	}
-	q := newQuery("t.uri, t.did, t.collection, t.rkey, t.cid, t.repo_cid, t.seq, t.state, t.violated, t.baseline, t.versions, t.indexed_at, t.updated_at, t.deleted_at, j.rev, j.commit_cid, j.record",
+	q := newQuery("t.uri, t.did, t.collection, t.rkey, t.cid, t.repo_cid, t.seq, t.state, t.violated, t.baseline, t.versions, t.indexed_at, t.updated_at, t.deleted_at, j.rev, j.commit_cid, j.record, NOT "+notTakenDown("t.uri")+" AS taken_down",
 		"records t JOIN journal j ON j.seq = t.seq")
 	q.where("t.uri IN ?", uris)
 	q.whereIf(!v.Admin, "t.state <> ?", string(StateQuarantined))
@@ -211,7 +212,7 @@ func refState(v Viewer, ref lexicons.StrongRef, rec Record, held bool, repo Repo
 	switch {
 	case !v.Sees(ref.URI.Collection()):
 		return RefWithheld // whether it exists or not
-	case known && !repo.Active && !v.Admin:
+	case (known && !repo.Active || rec.TakenDown) && !v.Admin:
 		return RefWithheld
 	case known && pinned.Equals(repo.Commit) && !v.Restricted(): // where a repo's head is tells of all its writes
 		return RefCommitCID
@@ -234,7 +235,7 @@ func (x *Index) ReferencesTo(ctx context.Context, v Viewer, target syntax.ATURI,
 	q := newQuery("t.from_uri, t.path, t.kind, t.target_uri, t.target_cid", "refs t")
 	q.where("t.target_uri = ?", target)
 	q.whereIf(kind != "", "t.kind = ?", string(kind))
-	q.whereIf(!v.Admin, "EXISTS (SELECT 1 FROM repos r WHERE r.did = t.from_did AND r.active)")
+	q.whereIf(!v.Admin, "EXISTS (SELECT 1 FROM repos r WHERE r.did = t.from_did AND r.active) AND "+notTakenDown("t.from_uri"))
 	q.whereIf(v.Restricted(), "EXISTS (SELECT 1 FROM records c WHERE c.uri = t.from_uri AND c.collection IN ?)", v.Collections)
 	if p.After != nil {
 		q.where("(t.from_uri, t.path) > (?, ?)", p.After.URI, p.After.Key)

@@ -39,6 +39,7 @@ type Record struct {
 	UpdatedAt  time.Time // when the shown version was witnessed
 	DeletedAt  time.Time // zero unless StateDeleted
 	CBOR       []byte    // nil for a tombstone
+	TakenDown  bool      // by the operator of its host: only the operator is shown it
 }
 
 // Version is one witnessed operation on a URI, the oldest first. Content that

@@ -40,6 +40,7 @@ type service struct {
 	consumer *ingest.Consumer
 	crawler  *pds.Crawler // nil without CRAWLERS
 	host     *pds.PDS
+	index    *index.Index
 
 	closers []func() error // what was opened, in order
 }
@@ -54,6 +55,10 @@ const pruneEvery = 10 * time.Minute
 // blobsEvery is how often the bucket is probed, and relieved of uploads that were
 // begun before as long and never ended.
 const blobsEvery = 24 * time.Hour
+
+// takedownsEvery is how often the index is told again of what is taken down: it
+// hears of each at once, and this heals what it missed.
+const takedownsEvery = 10 * time.Minute
 
 // deleteEvery is how often accounts are deleted whose owner set a time.
 const deleteEvery = time.Minute
@@ -83,7 +88,10 @@ func (s *service) parts() map[string]func(context.Context) error {
 			_, err := s.host.CollectBlobs(ctx, false)
 			return err
 		}),
-		"scrub":     every(s.log, scrubEvery, "scrub the blobs", s.host.ScrubBlobs),
+		"scrub": every(s.log, scrubEvery, "scrub the blobs", s.host.ScrubBlobs),
+		"takedowns": every(s.log, takedownsEvery, "tell the index what is taken down", func(ctx context.Context) error {
+			return s.host.SyncTakedowns(ctx, s.index.TakenDown)
+		}),
 		"deletions": every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
 		"expiries":  every(s.log, expireEvery, "deactivate agents whose time is over", s.host.ExpireAgents),
 	}
@@ -215,7 +223,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 		VerifyBlobs: cfg.BlobVerify, BlobRedirect: cfg.BlobRedirect,
 	}, pds.Deps{
 		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: s.blobs, Catalog: catalog, Rules: rules,
-		Audit: audit, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: log,
+		Audit: audit, Index: idx, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -227,7 +235,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 			return nil, err
 		}
 	}
-	s.host = repoHost
+	s.host, s.index = repoHost, idx
 	views, err := appview.New(appview.Config{
 		Index: idx, Directory: host, PublicCollections: cfg.PublicCollections,
 		Service: appview.Service{DID: cfg.ServiceDID, Version: buildVersion(), Visibility: visibility, PublicURL: cfg.PublicURL.String()},

@@ -139,6 +139,61 @@ func TestPublishedRecordsAlone(t *testing.T) {
 	}
 }
 
+// What the operator has taken down is in no view, for nobody and for no member,
+// until that is lifted; the operator goes on seeing it. The repo itself stays as
+// it was signed.
+func TestTakenDownRecordsAreInNoView(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			d := deploy(t, mode)
+			k := d.keep()
+			viewers := d.viewers()
+			turn := func(applied bool) {
+				d.must(viewers["admin"](""), http.MethodPost, "com.atproto.admin.updateSubjectStatus", object{
+					"subject":  object{"$type": "com.atproto.repo.strongRef", "uri": k.public, "cid": k.publicCID},
+					"takedown": object{"applied": applied},
+				})
+			}
+			shown := func(viewer string) (where []string) {
+				for _, path := range d.reads(k) {
+					method := syntax.NSID(strings.TrimPrefix(strings.Split(path, "?")[0], "/xrpc/"))
+					if strings.HasPrefix(string(method), "com.atproto.sync.") {
+						continue
+					}
+					if strings.Contains(d.send(viewers[viewer](method), http.MethodGet, path, nil, "").Body.String(), publicWords) {
+						where = append(where, path)
+					}
+				}
+				return where
+			}
+			readers := []string{"nobody", "stranger", "other agent", "team member", "owner"}
+			before := map[string][]string{}
+			for _, viewer := range readers {
+				before[viewer] = shown(viewer)
+			}
+			require.NotEmpty(t, before["other agent"])
+			turn(true)
+			for _, viewer := range readers {
+				require.Empty(t, shown(viewer), viewer)
+			}
+			require.NotEmpty(t, shown("admin"))
+			// An index that missed it is told at its next start.
+			require.NoError(t, d.service.index.LiftTakedown(t.Context(), k.public))
+			require.NoError(t, d.service.host.SyncTakedowns(t.Context(), d.service.index.TakenDown))
+			require.Empty(t, shown("other agent"))
+			turn(false)
+			for _, viewer := range readers {
+				require.Equal(t, before[viewer], shown(viewer), viewer)
+			}
+			require.NoError(t, d.service.index.TakeDown(t.Context(), k.public))
+			require.NoError(t, d.service.host.SyncTakedowns(t.Context(), d.service.index.TakenDown))
+			require.Equal(t, before["other agent"], shown("other agent"))
+		})
+	}
+}
+
 // A private record or blob answers as one that does not exist.
 func TestPrivateAnswersAsAbsent(t *testing.T) {
 	t.Parallel()

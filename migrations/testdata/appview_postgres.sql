@@ -158,6 +158,8 @@ skills.sort_at text NOT NULL COLLATE C
 sources.name text NOT NULL COLLATE C
 sources.cursor bigint NOT NULL
 sources.updated_at text NOT NULL COLLATE C
+takedowns.uri text NOT NULL COLLATE C
+takedowns.taken_at text NOT NULL COLLATE C
 trust_members.did text NOT NULL COLLATE C
 trust_members.circle text NOT NULL COLLATE C
 
@@ -181,6 +183,7 @@ sessions sessions_pkey PRIMARY KEY (uri)
 settings settings_pkey PRIMARY KEY (name)
 skills skills_pkey PRIMARY KEY (uri)
 sources sources_pkey PRIMARY KEY (name)
+takedowns takedowns_pkey PRIMARY KEY (uri)
 trust_members trust_members_pkey PRIMARY KEY (did)
 
 CREATE INDEX blob_refs_blob ON public.blob_refs USING btree (did, cid);
@@ -241,4 +244,5 @@ CREATE UNIQUE INDEX settings_pkey ON public.settings USING btree (name);
 CREATE INDEX skills_did ON public.skills USING btree (did, name_key, uri);
 CREATE UNIQUE INDEX skills_pkey ON public.skills USING btree (uri);
 CREATE UNIQUE INDEX sources_pkey ON public.sources USING btree (name);
+CREATE UNIQUE INDEX takedowns_pkey ON public.takedowns USING btree (uri);
 CREATE UNIQUE INDEX trust_members_pkey ON public.trust_members USING btree (did);

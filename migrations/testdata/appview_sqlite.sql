@@ -239,6 +239,10 @@ CREATE TABLE sources (
     cursor     INTEGER NOT NULL, -- everything up to here is applied
     updated_at TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE takedowns (
+    uri      TEXT PRIMARY KEY,
+    taken_at TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 CREATE TABLE trust_members (
     did    TEXT PRIMARY KEY,
     circle TEXT NOT NULL -- DIDs of one circle are a trust group

@@ -2,7 +2,9 @@ package repostore
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
@@ -24,6 +26,11 @@ func RecordSubject(did syntax.DID, collection syntax.NSID, rkey syntax.RecordKey
 
 // BlobSubject is a blob in the repo of did; another repo may have the same bytes.
 func BlobSubject(did syntax.DID, c cid.Cid) Subject { return Subject{did, c.String()} }
+
+// Record answers the URI of a record; false for a blob.
+func (s Subject) Record() (syntax.ATURI, bool) {
+	return recordURI(s.DID, s.key), strings.Contains(s.key, "/")
+}
 
 // Takedown says what was taken down and under which reference of the operator's.
 type Takedown struct {
@@ -69,4 +76,20 @@ func (s *Store) Takedown(ctx context.Context, subject Subject) (*Takedown, error
 		return nil, fmt.Errorf("%w: takedown of %s: %w", ErrCorrupt, subject.key, err)
 	}
 	return &t, nil
+}
+
+// ListTakedowns lists at most limit of what is taken down, by DID and then path
+// or CID, after one (the zero Subject for the first).
+func (s *Store) ListTakedowns(ctx context.Context, after Subject, limit int) ([]Subject, error) {
+	var list []Subject
+	err := each(s.db.Read.WithContext(ctx), func(rows *sql.Rows) error {
+		var t Subject
+		err := rows.Scan(&t.DID, &t.key)
+		list = append(list, t)
+		return err
+	}, "SELECT did, subject FROM takedowns WHERE (did, subject) > (?, ?) ORDER BY did, subject LIMIT ?", string(after.DID), after.key, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list takedowns: %w", err)
+	}
+	return list, nil
 }
