@@ -36,7 +36,7 @@ func agentCommand() *cli.Command {
 					&cli.Int64Flag{Name: "writes-per-hour", Usage: "points of writes an hour", HideDefault: true},
 					&cli.Int64Flag{Name: "writes-per-day", Usage: "points of writes a day", HideDefault: true},
 					&cli.StringFlag{Name: "credential", Usage: "name of its first credential", Value: "main"},
-					&cli.StringFlag{Name: "scope", Usage: "what the credential may do, such as 'repo:garden.engram.agents.observation?action=create blob:*/*'"},
+					&cli.StringFlag{Name: "scope", Usage: "what the credential may do, in the permission grammar; all that an app password may (com.atproto.appPass) when left out"},
 					&cli.StringFlag{Name: "credential-expires", Usage: "when the credential stops"},
 					&cli.StringFlag{Name: "public-key", Usage: "did:key of a login key, in the place of an app password"},
 					&cli.StringFlag{Name: "secret-file", Usage: "write the secret to this new file, readable by you alone, and do not print it"},
@@ -340,7 +340,7 @@ func deleteAgent(ctx context.Context, c *cli.Command, s server) error {
 		return err
 	}
 	if !c.Bool("yes") {
-		typed, err := ask(c, fmt.Sprintf("This deletes %s and its repo for good. Type the handle again to go on: ", a.Handle))
+		typed, err := ask(ctx, c, fmt.Sprintf("This deletes %s and its repo for good. Type the handle again to go on: ", a.Handle))
 		if err != nil {
 			return err
 		}
@@ -355,16 +355,30 @@ func deleteAgent(ctx context.Context, c *cli.Command, s server) error {
 	return err
 }
 
-// ask puts a question on standard error and reads a line.
-func ask(c *cli.Command, question string) (string, error) {
+// ask puts a question on standard error and reads a line, until ctx ends: an
+// interrupt is an answer too.
+func ask(ctx context.Context, c *cli.Command, question string) (string, error) {
 	if _, err := fmt.Fprint(c.Root().ErrWriter, question); err != nil {
 		return "", err
 	}
-	line, err := bufio.NewReader(c.Root().Reader).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", err
+	type reply struct {
+		line string
+		err  error
 	}
-	return strings.TrimSpace(line), nil
+	read := make(chan reply, 1)
+	go func() {
+		line, err := bufio.NewReader(c.Root().Reader).ReadString('\n')
+		read <- reply{line, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", errors.New("interrupted; nothing was changed")
+	case r := <-read:
+		if r.err != nil && !errors.Is(r.err, io.EOF) {
+			return "", r.err
+		}
+		return strings.TrimSpace(r.line), nil
+	}
 }
 
 // said writes lines and keeps the first error.

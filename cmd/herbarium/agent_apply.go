@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bluesky-social/indigo/atproto/atcrypto"
 	"github.com/urfave/cli/v3"
 	"go.yaml.in/yaml/v3"
 
@@ -59,13 +60,26 @@ type agentSpec struct {
 }
 
 type quotaSpec struct {
-	Records   *int64 `yaml:"records"`
-	BlobBytes *int64 `yaml:"blobBytes"`
+	Records   *count `yaml:"records"`
+	BlobBytes *count `yaml:"blobBytes"`
 }
 
 type rateSpec struct {
-	PerHour *int64 `yaml:"writesPerHour"`
-	PerDay  *int64 `yaml:"writesPerDay"`
+	PerHour *count `yaml:"writesPerHour"`
+	PerDay  *count `yaml:"writesPerDay"`
+}
+
+// count is a whole number from 0. YAML would cut 1.5 down to 1.
+type count int64
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (n *count) UnmarshalYAML(node *yaml.Node) error {
+	var value int64
+	if node.ShortTag() != "!!int" || node.Decode(&value) != nil || value < 0 {
+		return fmt.Errorf("line %d: %q is no count; write a whole number from 0", node.Line, node.Value)
+	}
+	*n = count(value)
+	return nil
 }
 
 type credentialSpec struct {
@@ -86,6 +100,9 @@ func readManifest(raw []byte) (manifest, error) {
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&m); err != nil {
 		return manifest{}, fmt.Errorf("manifest: %s", strings.NewReplacer(" in type main.", " in ", "yaml: ", "").Replace(err.Error()))
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return manifest{}, errors.New("manifest: the file has more than one YAML document; put all agents into the first")
 	}
 	if m.Defaults.Handle != "" {
 		return manifest{}, errors.New("manifest: defaults have no handle; remove it")
@@ -149,6 +166,11 @@ func (a *agentSpec) fill(d agentSpec) error {
 		if c.Expires, err = moment(c.Expires); err != nil {
 			return fmt.Errorf("credential %s: %w", c.Name, err)
 		}
+		if c.PublicKey != "" {
+			if _, err := atcrypto.ParsePublicDIDKey(c.PublicKey); err != nil {
+				return fmt.Errorf("credential %s: publicKey is not the did:key of a P-256 or K-256 key", c.Name)
+			}
+		}
 	}
 	a.Credentials = &credentials
 	return nil
@@ -187,8 +209,8 @@ func (a agentSpec) policy() policyView {
 		return &ordered
 	}
 	p := policyView{
-		Collections: sorted(a.Collections), CreateOnly: sorted(a.CreateOnly), MaxRecords: a.Quota.Records, MaxBlobBytes: a.Quota.BlobBytes,
-		WritesPerHour: a.RateLimit.PerHour, WritesPerDay: a.RateLimit.PerDay,
+		Collections: sorted(a.Collections), CreateOnly: sorted(a.CreateOnly), MaxRecords: (*int64)(a.Quota.Records), MaxBlobBytes: (*int64)(a.Quota.BlobBytes),
+		WritesPerHour: (*int64)(a.RateLimit.PerHour), WritesPerDay: (*int64)(a.RateLimit.PerDay),
 	}
 	if p.CreateOnly != nil && len(*p.CreateOnly) == 0 {
 		p.CreateOnly = nil
@@ -202,11 +224,21 @@ type step struct {
 	do    func(context.Context) error
 }
 
-// planner finds out what has to be done.
+// planner finds out what has to be done. What the server would refuse is an
+// error of the plan, so that nothing is taken away for it first.
 type planner struct {
 	server server
 	out    string // folder for secrets
+	dryRun bool   // nothing of it will be done
 	steps  []step
+}
+
+// ahead refuses an expiry that would be over from the start.
+func ahead(expires string) error {
+	if expires != "" && expires <= migrations.FormatTime(time.Now()) {
+		return fmt.Errorf("it would expire at %s, which is over; choose a time ahead", expires)
+	}
+	return nil
 }
 
 func applyManifest(ctx context.Context, c *cli.Command, s server) error {
@@ -218,7 +250,10 @@ func applyManifest(ctx context.Context, c *cli.Command, s server) error {
 	if err != nil {
 		return err
 	}
-	p := &planner{server: s, out: c.String("out")}
+	if c.Bool("prune") && len(wanted.Agents) == 0 {
+		return errors.New("manifest: it lists no agent, and --prune would disable all; list those that stay, or leave out --prune")
+	}
+	p := &planner{server: s, out: c.String("out"), dryRun: c.Bool("dry-run")}
 	if err := p.plan(ctx, wanted, c.Bool("prune")); err != nil {
 		return err
 	}
@@ -238,7 +273,7 @@ func applyManifest(ctx context.Context, c *cli.Command, s server) error {
 		return cli.Exit("", 2)
 	}
 	if !c.Bool("yes") {
-		answer, err := ask(c, "Apply this? Type yes: ")
+		answer, err := ask(ctx, c, "Apply this? Type yes: ")
 		if err != nil {
 			return err
 		}
@@ -295,8 +330,8 @@ func (p *planner) plan(ctx context.Context, wanted manifest, prune bool) error {
 			if credentials, err = p.server.credentials(ctx, have.DID); err != nil {
 				return err
 			}
-		} else {
-			p.create(want)
+		} else if err := p.create(want); err != nil {
+			return err
 		}
 		if err := p.credentials(want, credentials); err != nil {
 			return err
@@ -312,13 +347,17 @@ func (p *planner) plan(ctx context.Context, wanted manifest, prune bool) error {
 	return nil
 }
 
-func (p *planner) create(want agentSpec) {
+func (p *planner) create(want agentSpec) error {
+	if err := ahead(*want.Expires); err != nil {
+		return fmt.Errorf("%s: %w", want.Handle, err)
+	}
 	body := withoutEmpty(map[string]any{"handle": want.Handle, "displayName": *want.DisplayName, "owner": *want.Owner, "expiresAt": *want.Expires})
 	body["policy"] = want.policy()
 	if want.Class != nil {
 		body["class"] = want.Class
 	}
 	p.add(func(ctx context.Context) error { return p.server.post(ctx, "createAgent", body, nil) }, "+ "+want.Handle)
+	return nil
 }
 
 func (p *planner) update(want agentSpec, have agentView) {
@@ -417,14 +456,24 @@ func (p *planner) credentials(want agentSpec, have []credentialView) error {
 			if spec.PublicKey != "" && spec.PublicKey == have[at].PublicKey {
 				return fmt.Errorf("%s: a login key keeps its scope and expiry; make a new key pair for the new ones", name)
 			}
-			p.make(want.Handle, spec, secret, true, "~ "+name+" (made anew)",
-				fmt.Sprintf("    scope: %s -> %s", have[at].Scope, spec.Scope), fmt.Sprintf("    expires: %s -> %s", orDash(have[at].ExpiresAt), orDash(spec.Expires)))
+			lines := []string{"~ " + name + " (made anew)"}
+			for _, field := range [][3]string{
+				{"scope", have[at].Scope, spec.Scope}, {"expires", have[at].ExpiresAt, spec.Expires}, {"publicKey", have[at].PublicKey, spec.PublicKey},
+			} {
+				if field[1] != field[2] {
+					lines = append(lines, fmt.Sprintf("    %s: %s -> %s", field[0], orDash(field[1]), orDash(field[2])))
+				}
+			}
+			p.make(want.Handle, spec, secret, true, lines...)
 		case secret.path != "" && p.out != "" && secret.pending():
 			p.make(want.Handle, spec, secret, true, "~ "+name+" (made anew: its secret was lost on the way)")
 		default:
 			continue
 		}
-		if spec.PublicKey == "" && p.out == "" {
+		if err := ahead(spec.Expires); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if spec.PublicKey == "" && p.out == "" && !p.dryRun {
 			return fmt.Errorf("%s: a new secret needs a place; name a folder with --out", name)
 		}
 	}
@@ -455,7 +504,7 @@ func (p *planner) make(handle string, spec credentialSpec, secret secretFile, ag
 		}
 		var shown shownCredential
 		if err := p.server.post(ctx, "createCredential", body, &shown); err != nil {
-			return err
+			return revokedFor(again, err)
 		}
 		return secret.keep(shown.Password)
 	}, lines...)
@@ -475,5 +524,13 @@ func (p *planner) addKey(ctx context.Context, did, name string, body map[string]
 			}
 		}
 	}
-	return p.server.post(ctx, "addLoginKey", body, nil)
+	return revokedFor(again, p.server.post(ctx, "addLoginKey", body, nil))
+}
+
+// revokedFor says what is the case when a credential could not be replaced.
+func revokedFor(again bool, err error) error {
+	if err != nil && again {
+		return fmt.Errorf("the old credential is revoked, and no new one is there yet: %w", err)
+	}
+	return err
 }

@@ -90,7 +90,6 @@ func TestAgentApply(t *testing.T) {
     quota.records: 100 -> 200
 ~ ada.test credential writer (made anew)
     scope: repo:garden.engram.agents.observation?action=create -> repo:garden.engram.agents.observation
-    expires: - -> -
 - bee.test (disable)
 done
 `, said)
@@ -98,6 +97,19 @@ done
 		require.Equal(t, 0, code)
 		require.Equal(t, "no change\n", said)
 		require.NoError(t, signIn())
+
+		// What the server would refuse takes nothing away first.
+		for name, wrong := range map[string]string{
+			"an expiry that is over": strings.Replace(edited, "- name: writer", "- name: writer\n        expires: 2020-01-01", 1),
+			"a malformed key":        strings.Replace(edited, "- name: writer", "- {name: laptop, publicKey: 'did:key:zDnaembgSGUhZULN2Caob4HLJPaxBh92N7rtH21TErzqf8H'}\n      - name: writer", 1),
+			"a new agent's expiry":   strings.Replace(edited, "  - handle: ada.test", "  - {handle: late.test, expires: 2020-01-01}\n  - handle: ada.test", 1),
+		} {
+			require.NotEqual(t, edited, wrong, name)
+			said, code = in.apply(t, wrong, out, "--yes")
+			require.Equal(t, 1, code, "%s: %s", name, said)
+			require.NotContains(t, said, "steps are done", name)
+			require.NoError(t, signIn(), name)
+		}
 
 		// A step that the server refuses ends the run; the next one goes on from there.
 		broken := strings.Replace(edited, "  - handle: ada.test", "  - handle: cat.test\n  - handle: a.b.test\n  - handle: ada.test", 1)
@@ -114,18 +126,27 @@ done
 func TestAgentManifestFaults(t *testing.T) {
 	in := start(t)
 	for name, test := range map[string][2]string{
-		"a misspelt key":   {"agents:\n  - handle: ada.test\n    ownr: maps\n", "line 3: field ownr not found"},
-		"no handle":        {"agents:\n  - owner: maps\n", "has no handle"},
-		"a handle twice":   {"agents:\n  - handle: ada.test\n  - handle: Ada.test\n", "ada.test"},
-		"a scope":          {"agents:\n  - handle: ada.test\n    credentials: [{name: a, scope: 'repo:garden.*'}]\n", "credential a"},
-		"a time":           {"agents:\n  - handle: ada.test\n    expires: soon\n", `"soon" is no time`},
-		"default's handle": {"defaults: {handle: ada.test}\n", "defaults have no handle"},
+		"a misspelt key":    {"agents:\n  - handle: ada.test\n    ownr: maps\n", "line 3: field ownr not found"},
+		"no handle":         {"agents:\n  - owner: maps\n", "has no handle"},
+		"a handle twice":    {"agents:\n  - handle: ada.test\n  - handle: Ada.test\n", "ada.test"},
+		"a scope":           {"agents:\n  - handle: ada.test\n    credentials: [{name: a, scope: 'repo:garden.*'}]\n", "credential a"},
+		"a time":            {"agents:\n  - handle: ada.test\n    expires: soon\n", `"soon" is no time`},
+		"half a record":     {"agents:\n  - handle: ada.test\n    quota: {records: 1.5}\n", `"1.5" is no count`},
+		"less than nothing": {"agents:\n  - handle: ada.test\n    quota: {blobBytes: -1}\n", `"-1" is no count`},
+		"two documents":     {"---\nagents: []\n---\nagents:\n  - handle: ada.test\n", "more than one YAML document"},
+		"default's handle":  {"defaults: {handle: ada.test}\n", "defaults have no handle"},
 	} {
 		said, code := in.apply(t, test[0], t.TempDir(), "--yes")
 		require.Equal(t, 1, code, name)
 		require.Contains(t, said, test[1], name)
 	}
-	said, code := in.apply(t, agentsManifest, "", "--yes")
+	said, code := in.apply(t, "agents:\n", t.TempDir(), "--yes", "--prune")
+	require.Equal(t, 1, code)
+	require.Contains(t, said, "--prune would disable all")
+	said, code = in.apply(t, agentsManifest, "", "--dry-run")
+	require.Equal(t, 2, code, said)
+	require.Contains(t, said, "+ ada.test credential writer")
+	said, code = in.apply(t, agentsManifest, "", "--yes")
 	require.Equal(t, 1, code)
 	require.Contains(t, said, "name a folder with --out")
 }

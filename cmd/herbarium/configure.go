@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/urfave/cli/v3"
 
@@ -15,11 +16,11 @@ import (
 	"herbarium.garden/pds/account"
 )
 
-// configFlags are a flag for each key that may be one.
-func configFlags() []cli.Flag {
+// configFlags are a flag for each key that may be one, or for the named ones.
+func configFlags(only ...string) []cli.Flag {
 	var flags []cli.Flag
 	for _, f := range config.Fields() {
-		if f.Flag() == "" {
+		if f.Flag() == "" || only != nil && !slices.Contains(only, f.Flag()) {
 			continue
 		}
 		usage := f.Doc

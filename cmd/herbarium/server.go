@@ -15,7 +15,7 @@ import (
 
 // serverFlags are those of a command that speaks to the running server.
 func serverFlags(more ...cli.Flag) []cli.Flag {
-	return append(append(configFlags(),
+	return append(append(configFlags("config", "data-dir", "listen", "public-url"),
 		&cli.StringFlag{Name: "url", Usage: "address of the server; the public URL when left out"},
 		&cli.StringFlag{Name: "admin-password-file", Usage: "file with the admin password; the server's own when left out"},
 		&cli.BoolFlag{Name: "json", Usage: "print what the server answers as JSON; of a list, an object a line"},
