@@ -345,13 +345,15 @@ func (w *writer) rewritesOf(row *journalRow) ([]string, error) {
 	return slices.Compact(how), nil
 }
 
-// countTurns counts the turns of the conversations that this transaction touched.
+// countTurns counts the turns of the conversations that this transaction
+// touched, without those that were taken down.
 func (w *writer) countTurns() error {
+	counted := " FROM messages m WHERE m.session_uri = conversations.uri AND NOT m.foreigner AND " + notTakenDown("m.uri")
 	for uri := range w.recount {
 		err := w.tx.Exec(`UPDATE conversations SET
-				turns = (SELECT COUNT(*) FROM messages m WHERE m.session_uri = conversations.uri AND NOT m.foreigner),
-				visible_turns = (SELECT COUNT(*) FROM messages m WHERE m.session_uri = conversations.uri AND NOT m.foreigner AND NOT m.withheld),
-				last_turn_at = (SELECT COALESCE(MAX(m.sort_at), '') FROM messages m WHERE m.session_uri = conversations.uri AND NOT m.foreigner)
+				turns = (SELECT COUNT(*)`+counted+`),
+				visible_turns = (SELECT COUNT(*)`+counted+` AND NOT m.withheld),
+				last_turn_at = (SELECT COALESCE(MAX(m.sort_at), '')`+counted+`)
 			WHERE uri = ?`, uri).Error
 		if err != nil {
 			return err

@@ -18,8 +18,8 @@
 //     in the journal in the transaction that removes the derived rows.
 //   - An observation is what was first seen at its URI; whatever came later
 //     there is listed beside it as a violation.
-//   - Nothing of a repo that is inactive, nothing that was taken down, and no quarantined record, is in an
-//     answer to anyone but the operator.
+//   - Nothing of a repo that is inactive, nothing that was taken down, and no
+//     quarantined record, is in an answer to anyone but the operator.
 //
 // Does not: verify (package ingest hands over what it verified), make views,
 // touch the network, or know of the host's tables.

@@ -54,8 +54,8 @@ func (q *query) whereIf(ok bool, condition string, args ...any) {
 
 // visible leaves out what is of an inactive repo or was taken down, unless the
 // operator asks, and what is of a collection that the viewer is not to know of:
-// the one place where all three are decided. from are the collections that the rows of t are made
-// of; with none, each row names its own.
+// the one place where all three are decided. from are the collections that the
+// rows of t are made of; with none, each row names its own.
 func (q *query) visible(v Viewer, from ...syntax.NSID) {
 	q.whereIf(!v.Admin, "EXISTS (SELECT 1 FROM repos r WHERE r.did = t.did AND r.active)")
 	q.whereIf(!v.Admin, notTakenDown("t.uri"))

@@ -93,7 +93,8 @@ func turnRecord(t *Turn) *Record { return &t.Record }
 // Turns are the turns of a conversation by its own author in order of record
 // key; with foreign set, those from other repos instead, by URI. Knows Reverse. A
 // conversation whose container is not here has turns for its author and the
-// operator alone: to delete the container is to retract it.
+// operator alone: to delete the container is to retract it. One whose container
+// was taken down has them for the operator alone.
 func (x *Index) Turns(ctx context.Context, v Viewer, session syntax.ATURI, foreign bool, p Page) (List[Turn], error) {
 	direction, beyond := p.order()
 	q := newQuery(turnColumns, "messages t")
@@ -101,6 +102,7 @@ func (x *Index) Turns(ctx context.Context, v Viewer, session syntax.ATURI, forei
 	if !v.Admin && (v.DID == "" || v.DID.String() != session.Authority().String()) {
 		q.where("EXISTS (SELECT 1 FROM conversations c WHERE c.uri = t.session_uri)")
 	}
+	q.whereIf(!v.Admin, notTakenDown("t.session_uri"))
 	q.visible(v, conversation...)
 	if p.After != nil {
 		q.where("t.uri "+beyond+" ?", p.After.URI)
@@ -124,9 +126,11 @@ func (x *Index) OpeningTurns(ctx context.Context, v Viewer, sessions []syntax.AT
 	if err := batch(len(sessions)); err != nil {
 		return nil, err
 	}
+	first := newQuery("MIN(t.uri)", "messages t")
+	first.where("t.session_uri IN ? AND NOT t.foreigner AND t.role = 'user' AND NOT t.withheld AND t.worded", sessions)
+	first.whereIf(!v.Admin, notTakenDown("t.uri"))
 	q := newQuery(turnColumns, "messages t")
-	q.where(`t.uri IN (SELECT MIN(m.uri) FROM messages m
-		WHERE m.session_uri IN ? AND NOT m.foreigner AND m.role = 'user' AND NOT m.withheld AND m.worded GROUP BY m.session_uri)`, sessions)
+	q.where("t.uri IN ("+first.sql()+" GROUP BY t.session_uri)", first.args...)
 	q.visible(v, conversation...)
 	var rows []turnRow
 	if err := q.all(x.db.Read.WithContext(ctx), &rows); err != nil {

@@ -118,7 +118,7 @@ type Chain struct {
 	Self        Member
 	Head        *Member  // live head reached from Self (Self included); nil when nothing on its branch lives
 	StepsBehind int64    // from Self to Head; 0 when Self is the head
-	Length      int64    // members, tombstones included
+	Length      int64    // members, tombstones and what is not for this viewer included
 	Root        Member   // the oldest
 	Heads       []Member // all live heads of the chain, the chosen one first; at most MaxLimit
 	Forked      bool     // more than one live head
@@ -208,8 +208,8 @@ type Conversation struct {
 	Description  string
 	Discussion   syntax.ATURI
 	CreatedAt    time.Time
-	Turns        int64     // turns of its own author, withheld ones included
-	VisibleTurns int64     // turns that are not withheld
+	Turns        int64     // turns of its own author, withheld ones included, taken down ones not
+	VisibleTurns int64     // those of them that are not withheld
 	LastTurnAt   time.Time // min(createdAt, witnessed) of the newest turn; zero when there is none
 	SortAt       time.Time // the last turn's time, or the session's own
 }

@@ -5,16 +5,18 @@ import (
 	"fmt"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
+	"gorm.io/gorm"
 
 	"herbarium.garden/migrations"
 )
 
 // TakeDown hides a record from every answer but the operator's, whatever is or
-// will be here under its URI: views, lists, counts, versions, chains. Doing it
-// again changes nothing.
+// will be here under its URI: views, lists, counts, versions, chains. What
+// others wrote about it stays and finds it withheld. Doing it again changes
+// nothing, and Reindex does not undo it.
 func (x *Index) TakeDown(ctx context.Context, uri syntax.ATURI) error {
-	err := x.db.Write.WithContext(ctx).Exec("INSERT INTO takedowns (uri, taken_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
-		string(uri), migrations.FormatTime(x.now())).Error
+	err := x.takedown(ctx, uri, true, "INSERT INTO takedowns (uri, taken_at) VALUES (?, ?) ON CONFLICT DO NOTHING",
+		string(uri), migrations.FormatTime(x.now()))
 	if err != nil {
 		return fmt.Errorf("take down %s: %w", uri, err)
 	}
@@ -23,10 +25,38 @@ func (x *Index) TakeDown(ctx context.Context, uri syntax.ATURI) error {
 
 // LiftTakedown undoes TakeDown. That nothing was taken down is not an error.
 func (x *Index) LiftTakedown(ctx context.Context, uri syntax.ATURI) error {
-	if err := x.db.Write.WithContext(ctx).Exec("DELETE FROM takedowns WHERE uri = ?", string(uri)).Error; err != nil {
+	if err := x.takedown(ctx, uri, false, "DELETE FROM takedowns WHERE uri = ?", string(uri)); err != nil {
 		return fmt.Errorf("lift takedown of %s: %w", uri, err)
 	}
 	return nil
+}
+
+// takedown makes a change to the list, after which uri is on it or not, and
+// counts the turns of the conversation anew that it may be a turn of. Told what
+// it knows, it writes nothing: the host tells everything again and again.
+func (x *Index) takedown(ctx context.Context, uri syntax.ATURI, listed bool, change string, args ...any) error {
+	var is bool
+	err := x.db.Read.WithContext(ctx).Raw("SELECT EXISTS (SELECT 1 FROM takedowns WHERE uri = ?)", string(uri)).Scan(&is).Error
+	if err != nil || is == listed {
+		return err
+	}
+	return x.db.Tx(ctx, func(tx *gorm.DB) error {
+		w, err := x.newWriter(tx, "takedown")
+		if err != nil {
+			return err
+		}
+		if err := tx.Exec(change, args...).Error; err != nil {
+			return err
+		}
+		var sessions []syntax.ATURI
+		if err := tx.Raw("SELECT session_uri FROM messages WHERE uri = ?", string(uri)).Scan(&sessions).Error; err != nil {
+			return err
+		}
+		for _, session := range sessions {
+			w.recount[session] = true
+		}
+		return w.settle(ctx)
+	})
 }
 
 // TakenDown lists at most limit of what is taken down, by URI, after one ("" for
