@@ -58,7 +58,8 @@ type setting struct {
 	dns        account.TXTResolver                 // what DNS says; nothing is asked for .test
 	web        http.RoundTripper                   // other hosts
 	limits     pds.Limits
-	clock      *clock // of the handlers and of the accounts; the machine's when nil
+	clock      *clock    // of the handlers and of the accounts; the machine's when nil
+	index      pds.Index // beside the host; none when nil
 }
 
 // clock is a time that a test moves.
@@ -200,7 +201,7 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 		Links: pds.Links{PrivacyPolicy: "https://example.org/privacy"}, Contact: pds.Contact{Email: "operator@example.org"},
 	}, pds.Deps{
 		DB: db, Accounts: h.accounts, Repos: h.repos, Events: h.events, Blobs: blobs, Catalog: catalog, Rules: rules,
-		Audit: audit, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: quiet, Now: now, ProxyClient: set.proxy,
+		Audit: audit, Index: set.index, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: quiet, Now: now, ProxyClient: set.proxy,
 	})
 	require.NoError(t, err)
 	h.server, err = xrpc.New(xrpc.Config{

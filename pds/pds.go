@@ -1,7 +1,6 @@
 package pds
 
 import (
-	"context"
 	crand "crypto/rand"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/identity"
@@ -106,12 +106,6 @@ type Deps struct {
 	ProxyClient *http.Client     // dials other services; one that reaches public addresses only when nil
 }
 
-// Index is the index beside this host. What it is told it may be told again.
-type Index interface {
-	TakeDown(ctx context.Context, uri syntax.ATURI) error
-	LiftTakedown(ctx context.Context, uri syntax.ATURI) error
-}
-
 // PDS is the repo host's face: it registers the methods and authenticates
 // every request of the process.
 type PDS struct {
@@ -124,7 +118,8 @@ type PDS struct {
 	catalog     *lexicons.Catalog
 	rules       *lexicons.Rules
 	directory   identity.Directory
-	index       Index // nil without one
+	index       Index      // nil without one
+	telling     sync.Mutex // held while index is told of a takedown
 	log         *slog.Logger
 	now         func() time.Time
 	proxyClient *http.Client

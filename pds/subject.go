@@ -166,85 +166,17 @@ func (p *PDS) setContentStatus(ctx context.Context, content repostore.Subject, o
 	if _, err := p.accounts.Get(ctx, content.DID); err != nil {
 		return notFound(err)
 	}
-	if !takedown.Applied {
-		if err := p.repos.LiftTakedown(ctx, content); err != nil {
-			return err
-		}
-		return p.showAgain(ctx, content)
-	}
 	of.Ref = takedown.Ref
-	if err := p.repos.TakeDown(ctx, content, of); err != nil {
+	var err error
+	if takedown.Applied {
+		err = p.repos.TakeDown(ctx, content, of)
+	} else {
+		err = p.repos.LiftTakedown(ctx, content)
+	}
+	if err != nil {
 		return err
 	}
-	return p.hide(ctx, content)
-}
-
-// hide and showAgain tell the index of a record. They come after the fact is
-// ours: should they fail, the call fails and is made again, and at each start
-// the index is told of what it missed (SyncTakedowns).
-func (p *PDS) hide(ctx context.Context, content repostore.Subject) error {
-	if uri, ok := content.Record(); ok && p.index != nil {
-		return p.index.TakeDown(ctx, uri)
-	}
-	return nil
-}
-
-func (p *PDS) showAgain(ctx context.Context, content repostore.Subject) error {
-	if uri, ok := content.Record(); ok && p.index != nil {
-		return p.index.LiftTakedown(ctx, uri)
-	}
-	return nil
-}
-
-// takedownPage bounds one step of SyncTakedowns.
-const takedownPage = 500
-
-// SyncTakedowns tells the index of every record that is taken down here, and of
-// those that it believes to be, by known, and that are not.
-func (p *PDS) SyncTakedowns(ctx context.Context, known func(ctx context.Context, after syntax.ATURI, limit int) ([]syntax.ATURI, error)) error {
-	if p.index == nil {
-		return nil
-	}
-	for after := (repostore.Subject{}); ; {
-		page, err := p.repos.ListTakedowns(ctx, after, takedownPage)
-		if err != nil {
-			return err
-		}
-		for _, content := range page {
-			if err := p.hide(ctx, content); err != nil {
-				return err
-			}
-		}
-		if len(page) < takedownPage {
-			break
-		}
-		after = page[len(page)-1]
-	}
-	for after := syntax.ATURI(""); ; {
-		page, err := known(ctx, after, takedownPage)
-		if err != nil {
-			return err
-		}
-		for _, uri := range page {
-			content, err := recordSubject(uri)
-			if err != nil {
-				return err
-			}
-			taken, err := p.repos.Takedown(ctx, content)
-			if err != nil {
-				return err
-			}
-			if taken == nil {
-				if err := p.index.LiftTakedown(ctx, uri); err != nil {
-					return err
-				}
-			}
-		}
-		if len(page) < takedownPage {
-			return nil
-		}
-		after = page[len(page)-1]
-	}
+	return p.tellIndex(ctx, content)
 }
 
 func (p *PDS) setAccountStatus(ctx context.Context, in updateSubjectStatusInput) error {

@@ -181,14 +181,14 @@ func TestTakenDownRecordsAreInNoView(t *testing.T) {
 			require.NotEmpty(t, shown("admin"))
 			// An index that missed it is told at its next start.
 			require.NoError(t, d.service.index.LiftTakedown(t.Context(), k.public))
-			require.NoError(t, d.service.host.SyncTakedowns(t.Context(), d.service.index.TakenDown))
+			require.NoError(t, d.service.host.SyncTakedowns(t.Context()))
 			require.Empty(t, shown("other agent"))
 			turn(false)
 			for _, viewer := range readers {
 				require.Equal(t, before[viewer], shown(viewer), viewer)
 			}
 			require.NoError(t, d.service.index.TakeDown(t.Context(), k.public))
-			require.NoError(t, d.service.host.SyncTakedowns(t.Context(), d.service.index.TakenDown))
+			require.NoError(t, d.service.host.SyncTakedowns(t.Context()))
 			require.Equal(t, before["other agent"], shown("other agent"))
 		})
 	}

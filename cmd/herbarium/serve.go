@@ -37,6 +37,11 @@ func serveCommand() *cli.Command {
 // running requests finish, up to the configured time; only after that the parts
 // that they stand on end, in one group like the listeners.
 func (s *service) run(ctx context.Context) error {
+	// Before anybody can ask: the last run may have ended between a takedown and
+	// the index's hearing of it.
+	if err := s.host.SyncTakedowns(ctx); err != nil {
+		return err
+	}
 	listener, err := listenOn(ctx, s.cfg.Listen)
 	if err != nil {
 		return err
