@@ -15,8 +15,8 @@ import (
 	"herbarium.garden/lexicons/xrpc"
 )
 
-// Directory is what a view needs to know of identities beyond the index. It
-// answers from caches and never touches the network.
+// Directory is what a view needs to know of identities and their hosts beyond
+// the index. It answers from what this process has and never touches the network.
 type Directory interface {
 	// Members tells which of dids belong to the team: hosted here, or named by
 	// the operator.
@@ -24,6 +24,9 @@ type Directory interface {
 	// Endpoint is the base URL of the host of did, such as
 	// "https://pds.example"; "" when it is not known.
 	Endpoint(ctx context.Context, did syntax.DID) (string, error)
+	// TakenDown are those of blobs that their host is known to serve to nobody,
+	// for its operator has taken them down.
+	TakenDown(ctx context.Context, blobs []BlobID) (map[BlobID]bool, error)
 }
 
 // Default times after which a session's derived state changes.

@@ -18,7 +18,7 @@ import (
 func TestNewChecksItsConfig(t *testing.T) {
 	t.Parallel()
 	good := appview.Config{
-		Index: &index.Index{}, Directory: directory{},
+		Index: &index.Index{}, Directory: hosts{},
 		Service: appview.Service{DID: "did:web:host.test", PublicURL: "https://host.test"},
 	}
 	_, err := appview.New(good)

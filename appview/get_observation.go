@@ -82,7 +82,7 @@ func (a *Appview) observationFacts(ctx context.Context, v index.Viewer, uri synt
 	if f.actors, err = a.actors(ctx, f.dids()); err != nil {
 		return nil, err
 	}
-	f.endpoint, err = a.directory.Endpoint(ctx, record.DID)
+	f.blobs, err = a.blobHosts(ctx, contentOf(f.record))
 	return f, err
 }
 

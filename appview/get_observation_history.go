@@ -74,7 +74,7 @@ func (a *Appview) getObservationHistory(ctx context.Context, xv xrpc.Viewer, p g
 // historyFacts hydrates a page of a chain: its members, and what they
 // supersede, which may be on the next page.
 func (a *Appview) historyFacts(ctx context.Context, v index.Viewer, chain *index.Chain, members []index.Member) (*historyFacts, error) {
-	f := &historyFacts{heads: map[syntax.ATURI]bool{}, endpoints: map[syntax.DID]string{}}
+	f := &historyFacts{heads: map[syntax.ATURI]bool{}}
 	for _, head := range chain.Heads {
 		f.heads[head.URI] = true
 	}
@@ -96,10 +96,10 @@ func (a *Appview) historyFacts(ctx context.Context, v index.Viewer, chain *index
 	if f.actors, err = a.actors(ctx, dids); err != nil {
 		return nil, err
 	}
-	for _, did := range dids {
-		if f.endpoints[did], err = a.directory.Endpoint(ctx, did); err != nil {
-			return nil, err
-		}
+	var shown []BlobID
+	for _, uri := range uris {
+		shown = append(shown, contentOf(f.records[uri])...)
 	}
-	return f, nil
+	f.blobs, err = a.blobHosts(ctx, shown)
+	return f, err
 }

@@ -35,6 +35,7 @@ type site struct {
 	index   *index.Index
 	server  *xrpc.Server
 	team    directory
+	down    takedowns
 	now     time.Time // the clock of everything; a test moves it
 	viewer  xrpc.Viewer
 }
@@ -42,7 +43,7 @@ type site struct {
 // newSite is a site of visibility team; published are its PUBLIC_COLLECTIONS.
 func newSite(t *testing.T, db *migrations.DB, published ...syntax.NSID) *site {
 	t.Helper()
-	s := &site{t: t, now: noon, team: directory{}, viewer: xrpc.Viewer{Kind: xrpc.Account, Member: true, Active: true}}
+	s := &site{t: t, now: noon, team: directory{}, down: takedowns{}, viewer: xrpc.Viewer{Kind: xrpc.Account, Member: true, Active: true}}
 	var err error
 	s.catalog, err = lexicons.Load()
 	require.NoError(t, err)
@@ -51,7 +52,7 @@ func newSite(t *testing.T, db *migrations.DB, published ...syntax.NSID) *site {
 	})
 	require.NoError(t, err)
 	views, err := appview.New(appview.Config{
-		Index: s.index, Directory: s.team, Now: s.clock, PublicCollections: published,
+		Index: s.index, Directory: hosts{s.team, s.down}, Now: s.clock, PublicCollections: published,
 		Service: appview.Service{DID: "did:web:host.test", Version: "test", Visibility: xrpc.Team, PublicURL: "https://host.test"},
 	})
 	require.NoError(t, err)
@@ -78,6 +79,25 @@ func (d directory) Members(_ context.Context, dids []syntax.DID) (map[syntax.DID
 }
 
 func (d directory) Endpoint(_ context.Context, did syntax.DID) (string, error) { return d[did], nil }
+
+// hosts is all that the views know of hosts.
+type hosts struct {
+	directory
+	takedowns
+}
+
+// takedowns are the blobs that their hosts have taken down.
+type takedowns map[appview.BlobID]bool
+
+func (d takedowns) TakenDown(_ context.Context, blobs []appview.BlobID) (map[appview.BlobID]bool, error) {
+	down := map[appview.BlobID]bool{}
+	for _, b := range blobs {
+		if d[b] {
+			down[b] = true
+		}
+	}
+	return down, nil
+}
 
 // object is a JSON object of an answer.
 type object = map[string]any

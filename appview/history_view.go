@@ -33,11 +33,11 @@ type observationVersion struct {
 
 // historyFacts is what the versions of a chain are made of.
 type historyFacts struct {
-	records   map[syntax.ATURI]index.Record // the members of the page and what they supersede
-	heads     map[syntax.ATURI]bool
-	findings  map[syntax.ATURI][]index.Finding
-	actors    actors
-	endpoints map[syntax.DID]string
+	records  map[syntax.ATURI]index.Record // the members of the page and what they supersede
+	heads    map[syntax.ATURI]bool
+	findings map[syntax.ATURI][]index.Finding
+	actors   actors
+	blobs    blobHosts
 }
 
 // viewVersion compares a member of a chain with the one that it supersedes.
@@ -67,7 +67,7 @@ func viewVersion(m index.Member, f historyFacts) observationVersion {
 	view.Method = now.Method
 	view.Generator = viewGenerator(now.Generator, nil)
 	view.TextBytes = len(now.Text)
-	view.Content = viewBlob(now.Content, m.DID, f.endpoints[m.DID])
+	view.Content = f.blobs.view(now.Content, m.DID)
 	if m.Supersedes == nil || m.Edge == index.EdgePending || m.Edge == index.EdgeIgnored || m.Edge == index.EdgeProposal {
 		return view
 	}

@@ -59,30 +59,20 @@ func (a *Appview) listObservations(ctx context.Context, xv xrpc.Viewer, p listOb
 	if err != nil {
 		return nil, err
 	}
-	endpoints, err := a.endpoints(ctx, list.Items)
+	var shown []BlobID
+	for _, o := range list.Items {
+		if o.Blob != nil {
+			shown = append(shown, BlobID{o.DID, o.Blob.CID})
+		}
+	}
+	blobs, err := a.blobHosts(ctx, shown)
 	if err != nil {
 		return nil, err
 	}
 	return &listObservationsOutput{
 		Cursor: cursorOf("listObservations", list.Next),
 		Observations: orEmpty(each(list.Items, func(o index.Observation) observationItem {
-			return viewObservationItem(o, around.findings(o.URI), around.actors, endpoints[o.DID])
+			return viewObservationItem(o, around.findings(o.URI), around.actors, blobs)
 		})),
 	}, nil
-}
-
-// endpoints are the hosts of the repos that hold blobs of a page.
-func (a *Appview) endpoints(ctx context.Context, page []index.Observation) (map[syntax.DID]string, error) {
-	hosts := map[syntax.DID]string{}
-	for _, o := range page {
-		if _, known := hosts[o.DID]; known || o.Blob == nil {
-			continue
-		}
-		endpoint, err := a.directory.Endpoint(ctx, o.DID)
-		if err != nil {
-			return nil, err
-		}
-		hosts[o.DID] = endpoint
-	}
-	return hosts, nil
 }

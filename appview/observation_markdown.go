@@ -32,6 +32,9 @@ func observationMarkdown(o *observationView) string {
 		if b.URL != "" {
 			fmt.Fprintf(&out, ", <%s>", b.URL)
 		}
+		if b.TakenDown {
+			out.WriteString(", taken down: its host serves them to nobody")
+		}
 		out.WriteString("\n\n")
 	}
 	heading(&out, 2, "Text")

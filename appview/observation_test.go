@@ -9,6 +9,7 @@ import (
 	"github.com/ipfs/go-cid"
 	"github.com/stretchr/testify/require"
 
+	"herbarium.garden/appview"
 	"herbarium.garden/lexicons"
 	"herbarium.garden/migrations"
 	"herbarium.garden/migrations/dbtest"
@@ -97,6 +98,65 @@ func TestObservationView(t *testing.T) {
 		require.Contains(t, doc["markdown"], "1 of 3 in its chain, 2 steps behind the head")
 		require.NotContains(t, doc["markdown"], "secret")
 		golden(t, "observation.md", doc["markdown"].(string))
+	})
+}
+
+// A view does not say that a blob can be had which was taken down, nor does it
+// hide another one with the same bytes.
+func TestViewsOfABlobThatWasTakenDown(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		s := newSite(t, db)
+		s.team["did:web:bob.test"] = "https://host.test"
+		_, o, _, _ := chainOfThree(t, s)
+		bob := newAuthor("did:web:bob.test")
+		same := blob(t, "alpha\nbeta\ngamma\n")
+		bob.revs = 90
+		c, other := bob.put(t, lexicons.ObservationNSID, string(tid(60)), observation("the same bytes", object{"content": same}))
+		s.apply(c)
+		content, err := cid.Decode(same["ref"].(object)["$link"].(string))
+		require.NoError(t, err)
+
+		// views are the content of both observations, in each view that shows it.
+		views := func(r lexicons.StrongRef) (all []any) {
+			all = append(all, at(t, s.get("getObservation", "uri", string(r.URI)), "observation", "content"))
+			for _, list := range [][]any{
+				s.get("listObservations", "headsOnly", "false")["observations"].([]any),
+				s.get("getObservationHistory", "uri", string(r.URI))["versions"].([]any),
+			} {
+				for _, item := range list {
+					if at(t, item, "uri") == string(r.URI) {
+						all = append(all, at(t, item, "content"))
+					}
+				}
+			}
+			require.Len(t, all, 3)
+			return all
+		}
+		for _, taken := range []bool{false, true, false} {
+			s.down[appview.BlobID{DID: "did:web:ada.test", CID: content}] = taken
+			for _, view := range views(o[0]) {
+				require.Equal(t, content.String(), at(t, view, "cid"))
+				if taken {
+					require.Equal(t, true, at(t, view, "takenDown"))
+					require.NotContains(t, view, "url")
+				} else {
+					require.NotContains(t, view, "takenDown")
+					require.Contains(t, at(t, view, "url"), content.String())
+				}
+			}
+			for _, view := range views(other) {
+				require.NotContains(t, view, "takenDown", "the takedown is of one repo's blob")
+				require.Contains(t, at(t, view, "url"), "bob.test")
+			}
+			doc := s.get("getObservation", "uri", string(o[0].URI), "format", "markdown")["markdown"]
+			if taken {
+				require.Contains(t, doc, "taken down: its host serves them to nobody")
+				require.NotContains(t, doc, "getBlob")
+			} else {
+				require.Contains(t, doc, "getBlob")
+			}
+		}
 	})
 }
 

@@ -86,7 +86,7 @@ type observationFacts struct {
 	findings   []index.Finding
 	refs       *refTable
 	actors     actors
-	endpoint   string // base URL of the repo's host, "" when unknown
+	blobs      blobHosts
 }
 
 func viewObservation(f observationFacts) *observationView {
@@ -115,7 +115,7 @@ func viewObservation(f observationFacts) *observationView {
 	view.CreatedAt = datetime(o.CreatedAt)
 	view.Text = o.Text
 	view.TextBytes = len(o.Text)
-	view.Content = viewBlob(o.Content, didOf(f.record.URI), f.endpoint)
+	view.Content = f.blobs.view(o.Content, didOf(f.record.URI))
 	view.Generator = viewGenerator(o.Generator, f.refs)
 	view.SameSource = &sameSource{Observations: min(f.sameSource, maxSameSource), Capped: f.sameSource > maxSameSource}
 	if f.record.RepoCID.Defined() && f.record.RepoCID != f.record.CID {
@@ -217,7 +217,7 @@ type observationItem struct {
 	FindingCount int             `json:"findingCount"`
 }
 
-func viewObservationItem(o index.Observation, findings int, who actors, endpoint string) observationItem {
+func viewObservationItem(o index.Observation, findings int, who actors, blobs blobHosts) observationItem {
 	content := lexicons.ReadObservation(decodeRecord(o.Record))
 	view := observationItem{
 		URI:          o.URI,
@@ -228,7 +228,7 @@ func viewObservationItem(o index.Observation, findings int, who actors, endpoint
 		ObservedAt:   datetime(content.ObservedAt),
 		Excerpt:      excerpt(content.Text),
 		TextBytes:    len(content.Text),
-		Content:      viewBlob(content.Content, didOf(o.URI), endpoint),
+		Content:      blobs.view(content.Content, didOf(o.URI)),
 		Generator:    viewGenerator(content.Generator, nil),
 		IsHead:       o.Head,
 		FirstSeenAt:  datetime(o.IndexedAt),

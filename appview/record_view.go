@@ -1,7 +1,6 @@
 package appview
 
 import (
-	"net/url"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -90,29 +89,6 @@ type sourceView struct {
 func viewSource(s lexicons.Source) *sourceView {
 	value, masked := maskCredentials(s.Value)
 	return &sourceView{Kind: s.Kind, Value: value, Masked: masked}
-}
-
-// blobView is garden.herbarium.defs#blobView.
-type blobView struct {
-	CID      syntax.CID `json:"cid"`
-	MimeType string     `json:"mimeType"`
-	Size     int64      `json:"size"`
-	URL      string     `json:"url,omitempty"`
-}
-
-// viewBlob tells where the blob can be fetched when endpoint, the base URL of
-// the repo's host, is known.
-func viewBlob(b *lexicons.BlobRef, did syntax.DID, endpoint string) *blobView {
-	if b == nil {
-		return nil
-	}
-	view := &blobView{CID: viewCID(b.CID), MimeType: b.MimeType, Size: b.Size}
-	if base, err := url.Parse(endpoint); err == nil && base.Host != "" {
-		at := base.JoinPath("xrpc", "com.atproto.sync.getBlob")
-		at.RawQuery = url.Values{"did": {string(did)}, "cid": {b.CID.String()}}.Encode()
-		view.URL = at.String()
-	}
-	return view
 }
 
 // viewCID is the text of a CID; "" for the undefined one.

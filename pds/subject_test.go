@@ -3,7 +3,11 @@ package pds_test
 import (
 	"testing"
 
+	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/ipfs/go-cid"
 	"github.com/stretchr/testify/require"
+
+	"herbarium.garden/pds/repostore"
 )
 
 func TestTakedownOfARecord(t *testing.T) {
@@ -60,6 +64,29 @@ func TestTakedownOfABlob(t *testing.T) {
 		require.Equal(t, true, h.query(t, admin(), "com.atproto.admin.getSubjectStatus", "did", a.did, "blob", c).ok(t).at("takedown", "applied"))
 		set(false)
 		require.Equal(t, 200, h.getBlob(t, a.access, a.did, c).Status)
+	})
+}
+
+// The blobs of many repos are looked up at once, each in its own.
+func TestTakenDownAmongMany(t *testing.T) {
+	eachHost(t, setting{}, func(t *testing.T, h *host) {
+		c := func(text string) cid.Cid {
+			c, err := cid.Decode(rawCID(t, []byte(text)))
+			require.NoError(t, err)
+			return c
+		}
+		one, other := syntax.DID("did:web:one.test"), syntax.DID("did:web:other.test")
+		down := []repostore.Subject{repostore.BlobSubject(one, c("a")), repostore.BlobSubject(other, c("b"))}
+		for _, subject := range down {
+			require.NoError(t, h.repos.TakeDown(t.Context(), subject, repostore.Takedown{CID: c("a")}))
+		}
+		asked := append(down, repostore.BlobSubject(one, c("b")), repostore.BlobSubject(other, c("a")), repostore.BlobSubject(one, c("c")))
+		taken, err := h.repos.TakenDown(t.Context(), asked)
+		require.NoError(t, err)
+		require.Equal(t, map[repostore.Subject]bool{down[0]: true, down[1]: true}, taken)
+		taken, err = h.repos.TakenDown(t.Context(), nil)
+		require.NoError(t, err)
+		require.Empty(t, taken)
 	})
 }
 

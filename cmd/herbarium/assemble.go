@@ -88,7 +88,7 @@ func (s *service) parts() map[string]func(context.Context) error {
 			_, err := s.host.CollectBlobs(ctx, false)
 			return err
 		}),
-		"scrub": every(s.log, scrubEvery, "scrub the blobs", s.host.ScrubBlobs),
+		"scrub":     every(s.log, scrubEvery, "scrub the blobs", s.host.ScrubBlobs),
 		"takedowns": every(s.log, takedownsEvery, "tell the index what is taken down", s.host.SyncTakedowns),
 		"deletions": every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
 		"expiries":  every(s.log, expireEvery, "deactivate agents whose time is over", s.host.ExpireAgents),

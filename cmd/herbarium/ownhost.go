@@ -9,6 +9,7 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
+	"herbarium.garden/appview"
 	"herbarium.garden/appview/ingest"
 	"herbarium.garden/pds/account"
 	"herbarium.garden/pds/repostore"
@@ -135,4 +136,23 @@ func (h *ownHost) Endpoint(ctx context.Context, did syntax.DID) (string, error) 
 		return "", err
 	}
 	return h.publicURL, nil
+}
+
+// TakenDown implements appview.Directory: of the blobs that are hosted here.
+func (h *ownHost) TakenDown(ctx context.Context, blobs []appview.BlobID) (map[appview.BlobID]bool, error) {
+	subjects := make([]repostore.Subject, len(blobs))
+	for i, b := range blobs {
+		subjects[i] = repostore.BlobSubject(b.DID, b.CID)
+	}
+	taken, err := h.repos.TakenDown(ctx, subjects)
+	if err != nil {
+		return nil, err
+	}
+	down := map[appview.BlobID]bool{}
+	for i, b := range blobs {
+		if taken[subjects[i]] {
+			down[b] = true
+		}
+	}
+	return down, nil
 }

@@ -241,6 +241,34 @@ func TestBlobOfATakenDownRecord(t *testing.T) {
 	require.Contains(t, d.send("", http.MethodGet, path, nil, "").Body.String(), "BlobNotFound")
 }
 
+// A view does not send anybody to a blob that the operator has taken down.
+func TestViewsOfATakenDownBlob(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			d := deploy(t, mode)
+			k := d.keep()
+			content := func() object {
+				return d.must(d.other.token, http.MethodGet, "garden.herbarium.getObservation", object{"uri": k.public})["observation"].(object)["content"].(object)
+			}
+			before := content()
+			require.Contains(t, before["url"], k.publicBlob)
+			turn := func(applied bool) {
+				d.must(d.viewers()["admin"](""), http.MethodPost, "com.atproto.admin.updateSubjectStatus", object{
+					"subject":  object{"$type": "com.atproto.admin.defs#repoBlobRef", "did": d.scout.did, "cid": k.publicBlob},
+					"takedown": object{"applied": applied},
+				})
+			}
+			turn(true)
+			require.Equal(t, true, content()["takenDown"])
+			require.NotContains(t, content(), "url")
+			turn(false)
+			require.Equal(t, before, content())
+		})
+	}
+}
+
 // A service JWT is for one call of the method that it names, of this service.
 func TestServiceTokensOfTheTeam(t *testing.T) {
 	t.Parallel()

@@ -78,6 +78,33 @@ func (s *Store) Takedown(ctx context.Context, subject Subject) (*Takedown, error
 	return &t, nil
 }
 
+// TakenDown are those of subjects that were taken down, in one query over the
+// key; a few hundred at most.
+func (s *Store) TakenDown(ctx context.Context, subjects []Subject) (map[Subject]bool, error) {
+	taken := map[Subject]bool{}
+	if len(subjects) == 0 {
+		return taken, nil
+	}
+	wanted := make(map[Subject]bool, len(subjects))
+	dids, keys := make([]string, len(subjects)), make([]string, len(subjects))
+	for i, subject := range subjects {
+		wanted[subject] = true
+		dids[i], keys[i] = string(subject.DID), subject.key
+	}
+	err := each(s.db.Read.WithContext(ctx), func(rows *sql.Rows) error {
+		var t Subject
+		err := rows.Scan(&t.DID, &t.key)
+		if wanted[t] {
+			taken[t] = true
+		}
+		return err
+	}, "SELECT did, subject FROM takedowns WHERE did IN ? AND subject IN ?", dids, keys)
+	if err != nil {
+		return nil, fmt.Errorf("look for takedowns: %w", err)
+	}
+	return taken, nil
+}
+
 // ListTakedowns lists at most limit of what is taken down, by DID and then path
 // or CID, after one (the zero Subject for the first).
 func (s *Store) ListTakedowns(ctx context.Context, after Subject, limit int) ([]Subject, error) {
