@@ -32,12 +32,12 @@ type Authenticator struct {
 
 var _ xrpc.Authenticator = (*Authenticator)(nil)
 
-func newAuthenticator(cfg Config, deps Deps, now func() time.Time) (*Authenticator, error) {
+func newAuthenticator(cfg Config, deps Deps, now func() time.Time, admin guesses) (*Authenticator, error) {
 	services, err := newServiceVerifier(cfg.ServiceDID, deps.Directory, now, deps.Accounts.SpendJWT)
 	if err != nil {
 		return nil, err
 	}
-	a := &Authenticator{accounts: deps.Accounts, isAdmin: deps.IsAdminPassword, services: services, now: now, team: map[syntax.DID]bool{}}
+	a := &Authenticator{accounts: deps.Accounts, isAdmin: deps.IsAdminPassword, services: services, now: now, guesses: admin, team: map[syntax.DID]bool{}}
 	for _, did := range cfg.TeamDIDs {
 		a.team[did] = true
 	}

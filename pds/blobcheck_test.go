@@ -164,11 +164,13 @@ func TestOneFlippedBit(t *testing.T) {
 		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
-			eachVault(t, way.set, func(t *testing.T, v *vault) {
+			set, now := way.set, newClock()
+			set.clock = now
+			eachVault(t, set, func(t *testing.T, v *vault) {
 				a := v.agent(t, "scout")
 				damaged, whole := v.specimen(t, a, "damaged", "what was seen"), v.specimen(t, a, "whole", "what else was seen")
 				require.Empty(t, v.check(t, pds.BlobCheck{Sample: 1}))
-				time.Sleep(2 * time.Millisecond) // the clock of the rows counts milliseconds
+				now.advance(time.Second) // what was checked just now is not due
 				v.flip(t, damaged.name)
 				way.find(t, v, a, damaged)
 				v.isQuarantined(t, a, damaged)

@@ -173,14 +173,13 @@ func New(cfg Config, deps Deps) (*PDS, error) {
 		p.proxyClient = newProxyClient(cfg.DevLoopback)
 	}
 	var err error
-	if p.auth, err = newAuthenticator(cfg, deps, p.now); err != nil {
-		return nil, fmt.Errorf("pds: %w", err)
-	}
 	p.limiter = &limiter{now: p.now}
 	if p.meters, err = newMeters(cfg.Limits); err != nil {
 		return nil, fmt.Errorf("pds: Config.Limits: %w", err)
 	}
-	p.auth.guesses = guesses{p.limiter, p.meters.signIns}
+	if p.auth, err = newAuthenticator(cfg, deps, p.now, guesses{p.limiter, p.meters.signIns}); err != nil {
+		return nil, fmt.Errorf("pds: %w", err)
+	}
 	return p, nil
 }
 

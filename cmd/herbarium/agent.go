@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,7 +66,7 @@ func agentCommand() *cli.Command {
 				Flags: serverFlags(
 					&cli.StringFlag{Name: "credential", Usage: "its name", Value: "main"},
 					&cli.StringFlag{Name: "expires", Usage: "a new expiry"},
-					&cli.StringFlag{Name: "secret-file", Usage: "write the secret to this new file, readable by you alone, and do not print it"},
+					&cli.StringFlag{Name: "secret-file", Usage: "write the secret to this file, readable by you alone, in the place of what is there, and do not print it"},
 				),
 				Action: withServer(rotateAgent),
 			},
@@ -122,7 +123,7 @@ type credentialView struct {
 
 type shownCredential struct {
 	Credential credentialView `json:"credential"`
-	Password   string         `json:"password"`
+	Password   string         `json:"password,omitempty"` // none when it went to a file
 }
 
 // agent finds an agent by the handle that the command was given.
@@ -144,26 +145,20 @@ func (s server) credentials(ctx context.Context, did string) ([]credentialView, 
 	return append(passwords.Credentials, keys.Keys...), nil
 }
 
-// agents are all of them, or those of one owner.
-func (s server) agents(ctx context.Context, owner string) (all []agentView, err error) {
-	params := map[string]any{"limit": 100}
+// agents goes through all of them, or those of one owner.
+func (s server) agents(ctx context.Context, owner string, show func(item json.RawMessage, a agentView)) error {
+	params := map[string]any{}
 	if owner != "" {
 		params["owner"] = owner
 	}
-	for {
-		var page struct {
-			Cursor string
-			Agents []agentView
+	return s.list(ctx, "listAgents", "agents", params, math.MaxInt, func(item json.RawMessage) error {
+		var a agentView
+		if err := json.Unmarshal(item, &a); err != nil {
+			return err
 		}
-		if err := s.get(ctx, "listAgents", params, &page); err != nil {
-			return nil, err
-		}
-		all = append(all, page.Agents...)
-		if page.Cursor == "" {
-			return all, nil
-		}
-		params["cursor"] = page.Cursor
-	}
+		show(item, a)
+		return nil
+	})
 }
 
 func createAgent(ctx context.Context, c *cli.Command, s server) error {
@@ -229,20 +224,11 @@ func createAgent(ctx context.Context, c *cli.Command, s server) error {
 }
 
 func listAgents(ctx context.Context, c *cli.Command, s server) error {
-	all, err := s.agents(ctx, c.String("owner"))
-	if err != nil {
-		return err
-	}
-	if c.Bool("json") {
-		return printJSON(c.Root().Writer, all)
-	}
-	table := tabwriter.NewWriter(c.Root().Writer, 0, 8, 2, ' ', 0)
-	out := &said{to: table}
-	out.line("HANDLE\tSTATUS\tOWNER\tEXPIRES\tNAME")
-	for _, a := range all {
-		out.line("%s\t%s\t%s\t%s\t%s", a.Handle, state(a), orDash(a.Owner), orDash(a.ExpiresAt), orDash(a.DisplayName))
-	}
-	return errors.Join(out.err, table.Flush())
+	t := newTable(c, "HANDLE", "STATUS", "OWNER", "EXPIRES", "NAME")
+	err := s.agents(ctx, c.String("owner"), func(item json.RawMessage, a agentView) {
+		t.row(item, a.Handle, state(a), a.Owner, a.ExpiresAt, a.DisplayName)
+	})
+	return errors.Join(err, t.end())
 }
 
 // state is the status in one word.
@@ -316,22 +302,33 @@ func rotateAgent(ctx context.Context, c *cli.Command, s server) error {
 	if err != nil {
 		return err
 	}
-	secret, err := newSecretFile(c.String("secret-file"))
-	if err != nil {
-		return err
+	// The file of the old secret is the very place for the new one.
+	secret := secretFile{c.String("secret-file")}
+	if secret.path != "" {
+		if secret, err = secret.prepare(); err != nil {
+			return err
+		}
 	}
 	var shown shownCredential
 	if err := s.post(ctx, "rotateCredential", withoutEmpty(map[string]any{"did": a.DID, "name": c.String("credential"), "expiresAt": until}), &shown); err != nil {
 		return errors.Join(err, secret.abandon())
 	}
 	if secret.path != "" {
-		return secret.keep(shown.Password)
+		if err := secret.keep(shown.Password); err != nil {
+			return err
+		}
+		shown.Password = ""
 	}
 	if c.Bool("json") {
 		return printJSON(c.Root().Writer, shown)
 	}
-	_, err = fmt.Fprintf(c.Root().Writer, "app password %s of %s, shown this once: %s\n", shown.Credential.Name, a.Handle, shown.Password)
-	return err
+	out := &said{to: c.Root().Writer}
+	if shown.Password == "" {
+		out.line("app password %s of %s is another one, in %s", shown.Credential.Name, a.Handle, secret.path)
+	} else {
+		out.line("app password %s of %s, shown this once: %s", shown.Credential.Name, a.Handle, shown.Password)
+	}
+	return out.err
 }
 
 func deleteAgent(ctx context.Context, c *cli.Command, s server) error {

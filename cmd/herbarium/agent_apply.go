@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -312,7 +313,8 @@ func (p *planner) add(do func(context.Context) error, lines ...string) {
 }
 
 func (p *planner) plan(ctx context.Context, wanted manifest, prune bool) error {
-	all, err := p.server.agents(ctx, "")
+	var all []agentView
+	err := p.server.agents(ctx, "", func(_ json.RawMessage, a agentView) { all = append(all, a) })
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -169,14 +170,25 @@ func TestAgentCommands(t *testing.T) {
 	require.Regexp(t, `(?m)^made ada\.test, did:web:ada\.test\napp password main, shown this once: \S+$`, made)
 	fails("taken", "create", "ada.test")
 	require.Regexp(t, `ada\.test +active +maps`, run("list"))
+	var listed struct{ Handle string }
+	require.NoError(t, json.Unmarshal([]byte(run("list", "--json")), &listed), "an object a line")
+	require.Equal(t, "ada.test", listed.Handle)
 	require.Regexp(t, `credential +main, atproto`, run("show", "ada.test"))
 	require.Contains(t, run("show", "--json", "ada.test"), `"did": "did:web:ada.test"`)
 	file := filepath.Join(t.TempDir(), "secret")
-	require.Empty(t, run("rotate", "--secret-file", file, "ada.test"))
+	require.Equal(t, "app password main of ada.test is another one, in "+file+"\n", run("rotate", "--secret-file", file, "ada.test"))
+	first, err := os.ReadFile(file)
+	require.NoError(t, err)
 	info, err := os.Stat(file)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	fails("is there already", "rotate", "--secret-file", file, "ada.test")
+	rotated := run("rotate", "--json", "--secret-file", file, "ada.test")
+	second, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NotEqual(t, first, second, "the new secret takes the place of the old one")
+	require.Contains(t, rotated, `"name": "main"`)
+	require.NotContains(t, rotated, strings.TrimSpace(string(second)), "what is in the file is not printed")
+	fails("is there already", "create", "--secret-file", file, "bob.test")
 	require.Equal(t, "disabled ada.test, now disabled\n", run("disable", "ada.test"))
 	require.Equal(t, "enabled ada.test, now active\n", run("enable", "ada.test"))
 	fails("nothing was deleted", "delete", "ada.test")

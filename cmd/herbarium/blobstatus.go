@@ -29,8 +29,9 @@ func blobStatusCommand() *cli.Command {
 			if err := writeStorage(c, raw); err != nil {
 				return err
 			}
-			show, end := table(c, "handle", "did", "records", "blobs", "blobBytes")
-			return errors.Join(s.list(ctx, "listStorage", "accounts", map[string]any{"order": c.String("order")}, c.Int("limit"), show), end())
+			t := newTable(c, "HANDLE", "DID", "RECORDS", "BLOBS", "BYTES")
+			show := t.fields("handle", "did", "records", "blobs", "blobBytes")
+			return errors.Join(s.list(ctx, "listStorage", "accounts", map[string]any{"order": c.String("order")}, c.Int("limit"), show), t.end())
 		}),
 	}
 }

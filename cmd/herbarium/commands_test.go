@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -86,6 +87,9 @@ func TestCommandsBesideTheServer(t *testing.T) {
 		require.NotContains(t, shown, adminPassword)
 		require.Contains(t, run("config", "template"), "# listen = \"127.0.0.1:2583\"")
 
+		require.NoError(t, client.LexDo(t.Context(), "POST", "application/octet-stream", "com.atproto.repo.uploadBlob", nil,
+			bytes.NewReader(make([]byte, 1_500_000)), nil))
+		require.Regexp(t, `ada\.test .* 1500000\n`, run("blob", "status"))
 		require.Contains(t, run("blob", "gc"), "would be")
 		require.Regexp(t, `moved to the trash +0 blobs`, run("blob", "gc", "--run"))
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -12,32 +14,60 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// table shows the named fields of each item in columns, or with --json the
-// items as they came.
-func table(c *cli.Command, columns ...string) (show func(json.RawMessage) error, end func() error) {
-	out := c.Root().Writer
-	if c.Bool("json") {
-		return func(item json.RawMessage) error {
-			_, err := fmt.Fprintf(out, "%s\n", item)
-			return err
-		}, func() error { return nil }
+// table is a list on the console: in columns, or with --json an object a line.
+type table struct {
+	json bool
+	to   io.Writer
+	out  *tabwriter.Writer
+	err  error // the first one
+}
+
+func newTable(c *cli.Command, headings ...string) *table {
+	t := &table{json: c.Bool("json"), to: c.Root().Writer, out: tabwriter.NewWriter(c.Root().Writer, 0, 8, 2, ' ', 0)}
+	if !t.json {
+		t.cells(headings)
 	}
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	_, headErr := fmt.Fprintln(w, strings.ToUpper(strings.Join(columns, "\t")))
+	return t
+}
+
+func (t *table) cells(cells []string) {
+	for i, cell := range cells {
+		cells[i] = orDash(printable(cell))
+	}
+	if t.err == nil {
+		_, t.err = fmt.Fprintln(t.out, strings.Join(cells, "\t"))
+	}
+}
+
+// row adds an item as the server sent it, of which cells are shown.
+func (t *table) row(item json.RawMessage, cells ...string) {
+	if !t.json {
+		t.cells(cells)
+	} else if t.err == nil {
+		_, t.err = fmt.Fprintf(t.to, "%s\n", item)
+	}
+}
+
+func (t *table) end() error { return errors.Join(t.err, t.out.Flush()) }
+
+// fields adds items with the named fields as cells.
+func (t *table) fields(names ...string) func(item json.RawMessage) error {
 	return func(item json.RawMessage) error {
-		var fields map[string]any
-		if err := json.Unmarshal(item, &fields); err != nil {
+		var values map[string]any
+		decoder := json.NewDecoder(bytes.NewReader(item))
+		decoder.UseNumber() // a million bytes is not 1e+06
+		if err := decoder.Decode(&values); err != nil {
 			return err
 		}
-		cells := make([]string, len(columns))
-		for i, column := range columns {
-			if cells[i] = "-"; fields[column] != nil {
-				cells[i] = printable(fmt.Sprint(fields[column]))
+		cells := make([]string, len(names))
+		for i, name := range names {
+			if values[name] != nil {
+				cells[i] = fmt.Sprint(values[name])
 			}
 		}
-		_, err := fmt.Fprintln(w, strings.Join(cells, "\t"))
-		return err
-	}, func() error { return errors.Join(headErr, w.Flush()) }
+		t.row(item, cells...)
+		return t.err
+	}
 }
 
 // printable keeps what others wrote from driving the terminal.
@@ -61,8 +91,9 @@ func tokenCommand() *cli.Command {
 				"That you looked is in the audit log.",
 			Flags: serverFlags(),
 			Action: withServer(func(ctx context.Context, c *cli.Command, s server) error {
-				show, end := table(c, "handle", "did", "purpose", "token", "expiresAt")
-				return errors.Join(s.list(ctx, "listOneTimeTokens", "tokens", map[string]any{}, 1000, show), end())
+				t := newTable(c, "HANDLE", "DID", "PURPOSE", "TOKEN", "EXPIRES")
+				show := t.fields("handle", "did", "purpose", "token", "expiresAt")
+				return errors.Join(s.list(ctx, "listOneTimeTokens", "tokens", map[string]any{}, 1000, show), t.end())
 			}),
 		}},
 	}
@@ -89,8 +120,9 @@ func auditCommand() *cli.Command {
 						params[name] = value
 					}
 				}
-				show, end := table(c, "at", "actor", "method", "subject", "outcome", "error", "client")
-				return errors.Join(s.list(ctx, "listAudit", "entries", params, c.Int("limit"), show), end())
+				t := newTable(c, "AT", "ACTOR", "METHOD", "SUBJECT", "OUTCOME", "ERROR", "CLIENT")
+				show := t.fields("at", "actor", "method", "subject", "outcome", "error", "client")
+				return errors.Join(s.list(ctx, "listAudit", "entries", params, c.Int("limit"), show), t.end())
 			}),
 		}},
 	}
