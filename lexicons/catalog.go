@@ -1,10 +1,10 @@
 package lexicons
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,18 +15,18 @@ import (
 // ErrUnknownSchema is returned by Resolve for a reference that no loaded schema defines.
 var ErrUnknownSchema = errors.New("schema not found in catalog")
 
-// MaxSchemaSize bounds one lexicon file, in bytes.
-const MaxSchemaSize = 1 << 20
-
 // Catalog is an immutable set of schemas. It never touches the network: a
 // reference that it does not hold is unknown, and an unknown $type in an open
-// union is valid. A Catalog is safe for concurrent use; a reload builds a new
-// one and swaps the pointer.
+// union is valid. A Catalog is safe for concurrent use; With makes another one.
 //
 // It satisfies indigo's lexicon.Catalog.
 type Catalog struct {
+	files   map[syntax.NSID]*Lexicon
 	defs    map[string]lexicon.Schema // by full reference, "nsid#fragment"
 	methods []Method                  // sorted by NSID
+
+	base  *Catalog                 // what With was called on; nil of a catalog that was loaded
+	added map[syntax.NSID]*Lexicon // what With was called with
 }
 
 var _ lexicon.Catalog = (*Catalog)(nil)
@@ -38,8 +38,8 @@ func Load() (*Catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkRefs(); err != nil {
-		return nil, fmt.Errorf("load lexicons: %w", err)
+	if dangling := c.dangling(); len(dangling) > 0 {
+		return nil, fmt.Errorf("load lexicons: %s: %w", dangling[0], ErrUnknownSchema)
 	}
 	return c, nil
 }
@@ -48,7 +48,7 @@ func Load() (*Catalog, error) {
 // file that is no lexicon and two definitions of one name are errors. A
 // reference that leads out of fsys fails the data that needs it.
 func LoadFS(fsys fs.FS) (*Catalog, error) {
-	c := &Catalog{defs: map[string]lexicon.Schema{}}
+	c := newCatalog()
 	err := fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".json") {
 			return err
@@ -64,45 +64,105 @@ func LoadFS(fsys fs.FS) (*Catalog, error) {
 		if err != nil {
 			return err
 		}
-		if err := c.add(raw); err != nil {
+		l, err := ParseLexicon(raw)
+		if err != nil {
 			return fmt.Errorf("schema %s: %w", path, err)
 		}
+		if c.files[l.NSID] != nil {
+			return fmt.Errorf("schema %s: %s is defined twice", path, l.NSID)
+		}
+		c.add(l)
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load lexicons: %w", err)
 	}
-	slices.SortFunc(c.methods, func(a, b Method) int { return strings.Compare(string(a.NSID), string(b.NSID)) })
+	c.sortMethods()
 	return c, nil
 }
 
-func (c *Catalog) add(raw []byte) error {
-	var sf lexicon.SchemaFile
-	if err := json.Unmarshal(raw, &sf); err != nil {
-		return err
-	}
-	if err := sf.FinishParse(); err != nil {
-		return err
-	}
-	if err := sf.CheckSchema(); err != nil {
-		return err
-	}
-	nsid, err := syntax.ParseNSID(sf.ID)
-	if err != nil {
-		return err
-	}
-	for name, def := range sf.Defs {
-		id := sf.ID + "#" + name
-		if _, taken := c.defs[id]; taken {
-			return fmt.Errorf("%s is defined twice", id)
-		}
-		c.defs[id] = lexicon.Schema{ID: id, Def: def.Inner}
-		if m, ok := methodOf(nsid, def.Inner); ok {
+func newCatalog() *Catalog {
+	return &Catalog{files: map[syntax.NSID]*Lexicon{}, defs: map[string]lexicon.Schema{}}
+}
+
+func (c *Catalog) sortMethods() {
+	slices.SortFunc(c.methods, func(a, b Method) int { return strings.Compare(string(a.NSID), string(b.NSID)) })
+}
+
+func (c *Catalog) add(l *Lexicon) {
+	c.files[l.NSID] = l
+	for name, def := range l.defs {
+		id := string(l.NSID) + "#" + name
+		c.defs[id] = lexicon.Schema{ID: id, Def: def}
+		if m, ok := methodOf(l.NSID, def); ok {
 			c.methods = append(c.methods, m)
 		}
 	}
-	return nil
 }
+
+// With is the loaded catalog below c with these lexicons instead of what was
+// added to that before. One that c was loaded with is replaced by what is added
+// under its NSID, unless that would refuse a record which the loaded one takes:
+// a program that was brought up to date wins over what its operator once added
+// to the older one.
+func (c *Catalog) With(added ...*Lexicon) *Catalog {
+	base := c.loaded()
+	n := newCatalog()
+	n.base, n.added = base, make(map[syntax.NSID]*Lexicon, len(added))
+	for _, l := range added {
+		n.added[l.NSID] = l
+	}
+	for nsid, l := range base.files {
+		if base.Replaceable(n.added[nsid]) {
+			continue
+		}
+		n.add(l)
+	}
+	for nsid, l := range n.added {
+		if n.files[nsid] == nil {
+			n.add(l)
+		}
+	}
+	n.sortMethods()
+	return n
+}
+
+// loaded is the catalog without what was added to it.
+func (c *Catalog) loaded() *Catalog {
+	if c.base != nil {
+		return c.base
+	}
+	return c
+}
+
+// Replaceable tells whether l may stand in the place of what c was loaded with
+// under its NSID: no record that was valid may be invalid by it. False for nil
+// and where there is nothing in that place.
+func (c *Catalog) Replaceable(l *Lexicon) bool {
+	if l == nil || c.loaded().files[l.NSID] == nil {
+		return false
+	}
+	return !slices.ContainsFunc(Compare(c.loaded().files[l.NSID], l), func(d Difference) bool { return d.RefusesOld })
+}
+
+// Lexicon is the file of nsid that is in force; nil when there is none.
+func (c *Catalog) Lexicon(nsid syntax.NSID) *Lexicon { return c.files[nsid] }
+
+// Loaded tells whether the catalog was loaded with a file of nsid.
+func (c *Catalog) Loaded(nsid syntax.NSID) bool { return c.loaded().files[nsid] != nil }
+
+// Added are the lexicons that were added, in order of NSID, those that are not
+// in force included.
+func (c *Catalog) Added() []*Lexicon {
+	out := make([]*Lexicon, 0, len(c.added))
+	for _, nsid := range slices.Sorted(maps.Keys(c.added)) {
+		out = append(out, c.added[nsid])
+	}
+	return out
+}
+
+// NSIDs are all that there is a file of, in order.
+func (c *Catalog) NSIDs() []syntax.NSID { return slices.Sorted(maps.Keys(c.files)) }
 
 // Resolve finds the definition that ref names: an NSID with an optional
 // #fragment, "#main" when absent. ErrUnknownSchema when it is not here.
@@ -135,51 +195,18 @@ func (c *Catalog) record(collection syntax.NSID) (lexicon.SchemaRecord, bool) {
 	return r, ok
 }
 
-// checkRefs makes sure that every reference of every schema leads somewhere.
-func (c *Catalog) checkRefs() error {
+// dangling are the references of all schemas that lead nowhere, each as
+// "definition refers to definition", sorted.
+func (c *Catalog) dangling() []string {
+	var found []string
 	for id, schema := range c.defs {
-		var dangling string
 		eachRef(schema.Def, func(ref string) {
 			full := fullRef(nsidOf(id), ref)
 			if _, err := c.Resolve(full); err != nil {
-				dangling = full
+				found = append(found, id+" refers to "+full)
 			}
 		})
-		if dangling != "" {
-			return fmt.Errorf("%s refers to %s: %w", id, dangling, ErrUnknownSchema)
-		}
 	}
-	return nil
-}
-
-// eachRef calls visit for every reference in a definition, as it is written.
-func eachRef(def any, visit func(ref string)) {
-	body := func(b *lexicon.SchemaBody) {
-		if b != nil && b.Schema != nil {
-			eachRef(b.Schema.Inner, visit)
-		}
-	}
-	switch d := def.(type) {
-	case lexicon.SchemaRecord:
-		eachRef(d.Record, visit)
-	case lexicon.SchemaObject:
-		for _, p := range d.Properties {
-			eachRef(p.Inner, visit)
-		}
-	case lexicon.SchemaArray:
-		eachRef(d.Items.Inner, visit)
-	case lexicon.SchemaRef:
-		visit(d.Ref)
-	case lexicon.SchemaUnion:
-		for _, ref := range d.Refs {
-			visit(ref)
-		}
-	case lexicon.SchemaQuery:
-		body(d.Output)
-	case lexicon.SchemaProcedure:
-		body(d.Input)
-		body(d.Output)
-	case lexicon.SchemaSubscription:
-		eachRef(d.Message.Schema, visit)
-	}
+	slices.Sort(found)
+	return slices.Compact(found)
 }

@@ -29,7 +29,7 @@
 //
 //   - A Record round-trips: decoding CBOR and encoding Value give each other, to the byte.
 //   - Record.CBOR of ParseCBOR is the slice that came in; nothing is ever re-encoded.
-//   - A Catalog and Rules are immutable and safe for concurrent use; reloading makes new ones.
+//   - A Catalog, a Lexicon and Rules are immutable and safe for concurrent use; With makes new ones.
 //   - Nothing here touches the network, a clock, a disk or a log. Rules see the
 //     world through Snapshot and the time through Change.Now.
 //   - Unknown fields are preserved, unknown values of open sets and unknown
@@ -38,15 +38,17 @@
 //
 // # Layout
 //
-// embed.go, catalog.go, method.go: schemas. datamodel.go, json.go, cbor.go:
-// parsing. validate*.go, validation.go, enforced.go: lexicons and modes. observation.go,
-// session.go, chat.go, class.go, claim.go: readers. rules.go: the engine;
-// rules_<type>.go: one small function for each rule, named in the table at the
-// head of the file. redaction.go, secrets.go, urls.go: what rules are made of.
-// codes.go: every code and refusal.
+// embed.go, schemafile.go, catalog.go, method.go: schemas. compare.go, plan.go:
+// how they may change, and what follows. edition.go: what judges.
+// datamodel.go, json.go, cbor.go: parsing. validate*.go, validation.go,
+// enforced.go: lexicons and modes. observation.go, session.go, chat.go, class.go,
+// claim.go: readers. rules.go: the engine; rules_<type>.go: one small function
+// for each rule, named in the table at the head of the file. redaction.go,
+// secrets.go, urls.go: what rules are made of. codes.go: every code and refusal.
 //
 // # What it does not do
 //
-// It does not fetch lexicons, store records, resolve chains across repos,
-// verify citations against their targets, or decide who may write.
+// It does not fetch or keep lexicons (package library keeps what an operator
+// adds), store records, resolve chains across repos, verify citations against
+// their targets, or decide who may write.
 package lexicons

@@ -17,6 +17,9 @@ const (
 	ClaimNSID       syntax.NSID = "garden.herbarium.claim"
 )
 
+// SchemaNSID is the record type in which lexicons are published.
+const SchemaNSID syntax.NSID = "com.atproto.lexicon.schema"
+
 // Enforced reports whether every write to collection is validated, whatever
 // the caller asks: the record types whose meaning this project vouches for.
 func Enforced(collection syntax.NSID) bool {

@@ -76,3 +76,28 @@ func FuzzParseCBOR(f *testing.F) {
 		require.NoError(t, err)
 	})
 }
+
+// FuzzParseLexicon: a file that is taken is as good as the embedded ones: it
+// compares with itself, joins a catalog, and judges any record without harm.
+func FuzzParseLexicon(f *testing.F) {
+	for _, seed := range []string{
+		`{"lexicon":1,"id":"com.example.a","defs":{}}`, recordType("com.example.a", `"x":{"type":"union","refs":["#main"]}`),
+		`{"lexicon":1,"id":"com.example.a","defs":{"x":{"type":"array","items":{"type":"ref","ref":"#x"}},"main":{"type":"object","properties":{"x":{"type":"ref","ref":"#x"}}}}}`,
+		`{"lexicon":1,"id":"com.example.a","defs":{"main":{"type":"query","parameters":{"type":"params","properties":{}},"output":{"encoding":"*/*"}}}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	base := catalog(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		l, err := lexicons.ParseLexicon(raw)
+		if err != nil {
+			require.ErrorIs(t, err, lexicons.ErrLexicon)
+			return
+		}
+		require.Empty(t, lexicons.Compare(l, l))
+		plan := base.Plan(lexicons.Proposal{Put: []*lexicons.Lexicon{l}, Force: true})
+		rec, err := lexicons.ParseJSON(l.NSID, []byte(`{"x":[[],{"$type":"com.example.a#x","x":{}}],"y":{"$type":"com.example.a"}}`))
+		require.NoError(t, err)
+		plan.Catalog.Judge(rec, "x")
+	})
+}
