@@ -12,6 +12,7 @@ type Citation struct {
 	Span     Span
 	Relation string // quotes, restates, derivedFrom, contradicts, corrects, or a value not known here
 	Target   *StrongRef
+	Named    string         // the target's URI as written; Target is nil when it is no strongRef
 	Selector map[string]any // open union: textQuote, byteRange, jsonPointer of garden.engram.agents.defs; nil for the whole record
 	Via      []StrongRef
 	Path     string // RFC 6901 pointer to the citation in its record
@@ -57,25 +58,38 @@ func ReadClaim(value map[string]any) Claim {
 
 func readCitation(m map[string]any, path string) Citation {
 	f := fields(m)
-	return Citation{
+	c := Citation{
 		Span:     readSpan(f.object("span")),
 		Relation: f.str("relation"),
 		Target:   f.strongRef("target"),
+		Named:    f.object("target").str("uri"),
 		Selector: f.object("selector"),
 		Via:      f.strongRefs("via"),
 		Path:     path,
 	}
+	if c.Selector == nil && f["selector"] != nil {
+		c.Selector = map[string]any{} // something that is no selector is not the whole record
+	}
+	return c
 }
 
 func readSpan(f fields) Span { return Span{Start: f.int("byteStart"), End: f.int("byteEnd")} }
 
-// FindCitations finds every citation of any record by its structure: an object
+// MaxCitations is how many citations of one record are read: as many as the
+// lexicon lets a claim have.
+const MaxCitations = 256
+
+// FindCitations finds the citations of any record by their structure: an object
 // with span, relation and target, wherever it stands. So record types that do
-// not exist yet are read like a claim. The order is that of the canonical CBOR.
+// not exist yet are read like a claim. The order is that of the canonical CBOR;
+// what comes after MaxCitations is left out.
 func FindCitations(value map[string]any) []Citation {
 	var found []Citation
 	walkValue(value, func(at *trail, v any) bool {
 		m, ok := v.(map[string]any)
+		if len(found) == MaxCitations {
+			return false
+		}
 		if !ok {
 			return true
 		}

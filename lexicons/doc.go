@@ -44,11 +44,14 @@
 // enforced.go: lexicons and modes. observation.go, session.go, chat.go, class.go,
 // claim.go: readers. rules.go: the engine; rules_<type>.go: one small function
 // for each rule, named in the table at the head of the file. redaction.go,
-// secrets.go, urls.go: what rules are made of. codes.go: every code and refusal.
+// secrets.go, urls.go: what rules are made of. citation*.go: the verifier of
+// citations, a function of a citation, a version of its target and, where the
+// record does not decide, a stream of the bytes behind it. codes.go: every code
+// and refusal.
 //
 // # What it does not do
 //
 // It does not fetch or keep lexicons (package library keeps what an operator
-// adds), store records, resolve chains across repos, verify citations against
-// their targets, or decide who may write.
+// adds), store records, resolve chains across repos, find the records that
+// citations name, or decide who may write.
 package lexicons

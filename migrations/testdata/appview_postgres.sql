@@ -23,6 +23,24 @@ chain_nodes.forked boolean NOT NULL
 chain_nodes.bereft boolean NOT NULL
 chain_nodes.observed_at text NOT NULL COLLATE C
 chain_nodes.indexed_at text NOT NULL COLLATE C
+citation_queue.kind text NOT NULL COLLATE C
+citation_queue.uri text NOT NULL COLLATE C
+citation_queue.due_at text NOT NULL COLLATE C
+citation_queue.tries bigint NOT NULL
+citations.from_uri text NOT NULL COLLATE C
+citations.path text NOT NULL COLLATE C
+citations.from_did text NOT NULL COLLATE C
+citations.relation text NOT NULL COLLATE C
+citations.target_uri text NOT NULL COLLATE C
+citations.target_cid text NOT NULL COLLATE C
+citations.target_collection text NOT NULL COLLATE C
+citations.verdict text NOT NULL COLLATE C
+citations.reason text NOT NULL COLLATE C
+citations.haystack text NOT NULL COLLATE C
+citations.at_start bigint NOT NULL
+citations.at_end bigint NOT NULL
+citations.freshness text NOT NULL COLLATE C
+citations.head_uri text NOT NULL COLLATE C
 classes.uri text NOT NULL COLLATE C
 classes.did text NOT NULL COLLATE C
 classes.name text NOT NULL COLLATE C
@@ -30,6 +48,15 @@ classes.name_key text NOT NULL COLLATE C
 classes.parent_uri text NOT NULL COLLATE C
 classes.parent_cid text NOT NULL COLLATE C
 classes.sort_at text NOT NULL COLLATE C
+commit_marks.mark bigint NOT NULL
+content_tests.did text NOT NULL COLLATE C
+content_tests.cid text NOT NULL COLLATE C
+content_tests.test text NOT NULL COLLATE C
+content_tests.verdict text NOT NULL COLLATE C
+content_tests.reason text NOT NULL COLLATE C
+content_tests.at_start bigint NOT NULL
+content_tests.at_end bigint NOT NULL
+content_tests.selected text NOT NULL COLLATE C
 conversations.uri text NOT NULL COLLATE C
 conversations.did text NOT NULL COLLATE C
 conversations.title text NOT NULL COLLATE C
@@ -133,6 +160,7 @@ repos.sync text NOT NULL COLLATE C
 repos.sync_error text NOT NULL COLLATE C
 repos.first_seen text NOT NULL COLLATE C
 repos.updated_at text NOT NULL COLLATE C
+repos.unreachable text NOT NULL COLLATE C DEFAULT ''::text
 sessions.uri text NOT NULL COLLATE C
 sessions.did text NOT NULL COLLATE C
 sessions.rkey text NOT NULL COLLATE C
@@ -166,7 +194,11 @@ trust_members.circle text NOT NULL COLLATE C
 blob_refs blob_refs_pkey PRIMARY KEY (uri, cid)
 chain_branches chain_branches_pkey PRIMARY KEY (branch)
 chain_nodes chain_nodes_pkey PRIMARY KEY (uri)
+citation_queue citation_queue_pkey PRIMARY KEY (kind, uri)
+citations citations_pkey PRIMARY KEY (from_uri, path)
 classes classes_pkey PRIMARY KEY (uri)
+commit_marks commit_marks_pkey PRIMARY KEY (mark)
+content_tests content_tests_pkey PRIMARY KEY (did, cid, test)
 conversations conversations_pkey PRIMARY KEY (uri)
 findings findings_pkey PRIMARY KEY (uri, code, path, cid)
 index_state index_state_id_check CHECK ((id = 1))
@@ -193,9 +225,16 @@ CREATE UNIQUE INDEX chain_branches_pkey ON public.chain_branches USING btree (br
 CREATE INDEX chain_nodes_chain ON public.chain_nodes USING btree (chain, "position", uri);
 CREATE UNIQUE INDEX chain_nodes_pkey ON public.chain_nodes USING btree (uri);
 CREATE INDEX chain_nodes_target ON public.chain_nodes USING btree (target_uri, edge);
+CREATE INDEX citation_queue_due ON public.citation_queue USING btree (due_at, kind, uri);
+CREATE UNIQUE INDEX citation_queue_pkey ON public.citation_queue USING btree (kind, uri);
+CREATE INDEX citations_head ON public.citations USING btree (head_uri, from_uri);
+CREATE UNIQUE INDEX citations_pkey ON public.citations USING btree (from_uri, path);
+CREATE INDEX citations_target ON public.citations USING btree (target_uri, relation, from_uri, path);
 CREATE INDEX classes_did ON public.classes USING btree (did, name_key, uri);
 CREATE INDEX classes_name ON public.classes USING btree (name_key, uri);
 CREATE UNIQUE INDEX classes_pkey ON public.classes USING btree (uri);
+CREATE UNIQUE INDEX commit_marks_pkey ON public.commit_marks USING btree (mark);
+CREATE UNIQUE INDEX content_tests_pkey ON public.content_tests USING btree (did, cid, test);
 CREATE INDEX conversations_all ON public.conversations USING btree (sort_at, uri);
 CREATE INDEX conversations_did ON public.conversations USING btree (did, sort_at, uri);
 CREATE UNIQUE INDEX conversations_pkey ON public.conversations USING btree (uri);
@@ -225,6 +264,7 @@ CREATE INDEX observations_source ON public.observations USING btree (source_key,
 CREATE UNIQUE INDEX proofs_commit ON public.proofs USING btree (did, rev, commit_cid);
 CREATE UNIQUE INDEX proofs_pkey ON public.proofs USING btree (id);
 CREATE UNIQUE INDEX purged_pkey ON public.purged USING btree (cid, uri);
+CREATE INDEX purged_uri ON public.purged USING btree (uri);
 CREATE INDEX records_collection ON public.records USING btree (collection, state);
 CREATE UNIQUE INDEX records_pkey ON public.records USING btree (uri);
 CREATE INDEX records_repo ON public.records USING btree (did, collection, rkey);

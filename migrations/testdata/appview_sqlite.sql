@@ -34,6 +34,33 @@ CREATE TABLE chain_nodes (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX chain_nodes_chain ON chain_nodes (chain, position, uri);
 CREATE INDEX chain_nodes_target ON chain_nodes (target_uri, edge);
+CREATE TABLE citation_queue (
+    kind   TEXT NOT NULL, -- head, record
+    uri    TEXT NOT NULL,
+    due_at TEXT NOT NULL,
+    tries  INTEGER NOT NULL,
+    PRIMARY KEY (kind, uri)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX citation_queue_due ON citation_queue (due_at, kind, uri);
+CREATE TABLE citations (
+    from_uri          TEXT NOT NULL,
+    path              TEXT NOT NULL, -- RFC 6901 pointer to the citation in from_uri
+    from_did          TEXT NOT NULL,
+    relation          TEXT NOT NULL,
+    target_uri        TEXT NOT NULL,
+    target_cid        TEXT NOT NULL,
+    target_collection TEXT NOT NULL,
+    verdict           TEXT NOT NULL, -- of its selector on the pinned version, as far as that is held
+    reason            TEXT NOT NULL, -- of verdict unknown
+    haystack          TEXT NOT NULL,
+    at_start          INTEGER NOT NULL, -- bytes of the haystack; -1 for no place
+    at_end            INTEGER NOT NULL,
+    freshness         TEXT NOT NULL, -- '' when nothing superseded the target
+    head_uri          TEXT NOT NULL, -- of the target's chain, when it was compared; '' for none
+    PRIMARY KEY (from_uri, path)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX citations_head ON citations (head_uri, from_uri);
+CREATE INDEX citations_target ON citations (target_uri, relation, from_uri, path);
 CREATE TABLE classes (
     uri        TEXT PRIMARY KEY,
     did        TEXT NOT NULL,
@@ -45,6 +72,20 @@ CREATE TABLE classes (
 ) STRICT;
 CREATE INDEX classes_did ON classes (did, name_key, uri);
 CREATE INDEX classes_name ON classes (name_key, uri);
+CREATE TABLE commit_marks (
+    mark INTEGER PRIMARY KEY
+) STRICT;
+CREATE TABLE content_tests (
+    did      TEXT NOT NULL,
+    cid      TEXT NOT NULL,
+    test     TEXT NOT NULL,
+    verdict  TEXT NOT NULL,
+    reason   TEXT NOT NULL,
+    at_start INTEGER NOT NULL,
+    at_end   INTEGER NOT NULL,
+    selected TEXT NOT NULL, -- digest of what a range or a pointer selects
+    PRIMARY KEY (did, cid, test)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE conversations (
     uri           TEXT PRIMARY KEY,
     did           TEXT NOT NULL,
@@ -156,6 +197,7 @@ CREATE TABLE purged (
     purged_at TEXT NOT NULL,
     PRIMARY KEY (cid, uri)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX purged_uri ON purged (uri);
 CREATE TABLE records (
     uri        TEXT PRIMARY KEY,
     did        TEXT NOT NULL,
@@ -196,7 +238,7 @@ CREATE TABLE repos (
     sync_error TEXT NOT NULL,
     first_seen TEXT NOT NULL,
     updated_at TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+, unreachable TEXT NOT NULL DEFAULT '') STRICT, WITHOUT ROWID;
 CREATE INDEX repos_handle ON repos (handle);
 CREATE INDEX repos_sync ON repos (sync, did);
 CREATE TABLE sessions (
