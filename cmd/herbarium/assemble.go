@@ -41,6 +41,7 @@ type service struct {
 	crawler  *pds.Crawler // nil without CRAWLERS
 	host     *pds.PDS
 	index    *index.Index
+	content  index.Content // the bytes behind observations, as far as they are here
 
 	closers []func() error // what was opened, in order
 }
@@ -69,6 +70,10 @@ const expireEvery = 10 * time.Second
 // scrubEvery is how often it is looked whether blobs are due to be read again.
 const scrubEvery = time.Minute
 
+// citationsEvery is how often it is looked whether citations are to be checked
+// again, for their evidence was superseded or its bytes are to be read.
+const citationsEvery = 2 * time.Second
+
 // collectEvery is how often blobs are collected that nobody refers to.
 const collectEvery = time.Hour
 
@@ -90,6 +95,9 @@ func (s *service) parts() map[string]func(context.Context) error {
 		}),
 		"scrub":     every(s.log, scrubEvery, "scrub the blobs", s.host.ScrubBlobs),
 		"takedowns": every(s.log, takedownsEvery, "tell the index what is taken down", s.host.SyncTakedowns),
+		"citations": every(s.log, citationsEvery, "check citations again", func(ctx context.Context) error {
+			return s.index.RecheckCitations(ctx, s.content)
+		}),
 		"deletions": every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
 		"expiries":  every(s.log, expireEvery, "deactivate agents whose time is over", s.host.ExpireAgents),
 	}
@@ -195,7 +203,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	if s.blobs, err = s.openBlobs(ctx); err != nil {
 		return nil, err
 	}
-	host := &ownHost{accounts: s.accounts, repos: s.repos, events: s.events, publicURL: cfg.PublicURL.String(), team: cfg.TeamDIDs}
+	host := &ownHost{accounts: s.accounts, repos: s.repos, events: s.events, blobs: s.blobs, publicURL: cfg.PublicURL.String(), team: cfg.TeamDIDs}
 	if s.consumer, err = ingest.New(ingest.Config{
 		Index: idx, Source: host, Fetcher: host, Directory: directory, Log: log, SampleSignatures: ownSignatureSample,
 	}); err != nil {
@@ -233,7 +241,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 			return nil, err
 		}
 	}
-	s.host, s.index = repoHost, idx
+	s.host, s.index, s.content = repoHost, idx, host
 	views, err := appview.New(appview.Config{
 		Index: idx, Directory: host, PublicCollections: cfg.PublicCollections,
 		Service: appview.Service{DID: cfg.ServiceDID, Version: buildVersion(), Visibility: visibility, PublicURL: cfg.PublicURL.String()},
