@@ -127,6 +127,7 @@ func (a *Appview) Register(s *xrpc.Server) error {
 		register(a, s, "getAgent", xrpc.Published, a.getAgent),
 		register(a, s, "listAgents", xrpc.Published, a.listAgents),
 		register(a, s, "getIndexStatus", xrpc.Read, a.getIndexStatus),
+		a.registerQuarantine(s),
 	)
 }
 

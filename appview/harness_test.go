@@ -48,7 +48,7 @@ func newSite(t *testing.T, db *migrations.DB, published ...syntax.NSID) *site {
 	s.catalog, err = lexicons.Load()
 	require.NoError(t, err)
 	s.index, err = index.New(index.Config{
-		DB: db, Judge: s.catalog, Rules: lexicons.NewRules(s.catalog, lexicons.Settings{}), Now: s.clock,
+		DB: db, Rules: lexicons.NewRules(s.catalog, lexicons.Settings{}), Now: s.clock,
 	})
 	require.NoError(t, err)
 	views, err := appview.New(appview.Config{

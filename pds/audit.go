@@ -28,10 +28,10 @@ func (p *PDS) registerAudit(s *xrpc.Server) error {
 var auditable = func() map[string]bool {
 	fields := map[string]bool{}
 	for _, name := range []string{
-		"$type", "account", "accounts", "action", "applied", "blob", "cid", "class", "codeCount", "collections", "createOnly", "cursor",
-		"deactivated", "did", "dids", "displayName", "endpoint", "expiresAt", "forAccount", "forAccounts", "handle", "limit",
-		"maxBlobBytes", "maxRecords", "name", "owner", "privileged", "publicKey", "recordUri", "ref", "scope", "subject", "takedown",
-		"uri", "useCount", "writesPerDay", "writesPerHour",
+		"$type", "account", "accounts", "action", "all", "applied", "blob", "cid", "class", "codeCount", "collections", "createOnly", "cursor",
+		"deactivated", "did", "dids", "displayName", "dryRun", "endpoint", "expiresAt", "force", "forAccount", "forAccounts", "handle", "id", "lexicons", "limit",
+		"maxBlobBytes", "maxRecords", "name", "nsids", "owner", "privileged", "publicKey", "recordUri", "ref", "scope", "subject", "takedown",
+		"uri", "uris", "useCount", "writesPerDay", "writesPerHour",
 	} {
 		fields[name] = true
 	}

@@ -93,7 +93,7 @@ func (p *PDS) dryParse(ctx context.Context, did syntax.DID, in validateRecordInp
 	}
 	w.Record, out.CID = record, record.CID.String()
 	var findings []lexicons.Finding
-	if out.ValidationStatus, err = p.catalog.Validate(record, w.RecordKey, lexicons.ValidateKnown); err != nil {
+	if out.ValidationStatus, err = p.library.Current().Catalog.Validate(record, w.RecordKey, lexicons.ValidateKnown); err != nil {
 		if findings, err = findingsOf(err); err != nil {
 			return nil, err
 		}

@@ -200,7 +200,7 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 		InviteRequired: set.invites, TeamDIDs: set.teamDIDs, DevLoopback: true, Limits: set.limits, VerifyBlobs: set.verify, BlobRedirect: set.redirect, Scrub: set.scrub, Version: "test",
 		Links: pds.Links{PrivacyPolicy: "https://example.org/privacy"}, Contact: pds.Contact{Email: "operator@example.org"},
 	}, pds.Deps{
-		DB: db, Accounts: h.accounts, Repos: h.repos, Events: h.events, Blobs: blobs, Catalog: catalog, Rules: rules,
+		DB: db, Accounts: h.accounts, Repos: h.repos, Events: h.events, Blobs: blobs, Rules: rules,
 		Audit: audit, Index: set.index, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: quiet, Now: now, ProxyClient: set.proxy,
 	})
 	require.NoError(t, err)

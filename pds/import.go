@@ -42,7 +42,7 @@ func (p *PDS) importRepo(ctx context.Context, call *xrpc.Call, body io.Reader) (
 	if err != nil {
 		return nil, err
 	}
-	unfit := unfitRecords{catalog: p.catalog, did: v.DID}
+	unfit := unfitRecords{catalog: p.library.Current().Catalog, did: v.DID}
 	result, err := p.repos.Import(ctx, v.DID, body, repostore.ImportOptions{
 		Keys: keys,
 		Announce: func(ctx context.Context, tx *gorm.DB) (bool, error) {

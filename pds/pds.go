@@ -16,6 +16,7 @@ import (
 
 	"herbarium.garden/blobstore"
 	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/library"
 	"herbarium.garden/lexicons/xrpc"
 	"herbarium.garden/migrations"
 	"herbarium.garden/pds/account"
@@ -88,13 +89,12 @@ type Deps struct {
 	Repos     *repostore.Store
 	Events    *sequencer.Sequencer
 	Blobs     *blobstore.Store
-	Catalog   *lexicons.Catalog
-	Rules     *lexicons.Rules
+	Rules     *lexicons.Rules // over the lexicons of the program
 	Audit     *operator.Log
 	Directory identity.Directory // knows the accounts of this host without asking the network
 
 	// Index, when not nil, is told which records the operator takes down, so that
-	// its views hide them too.
+	// its views hide them too, and which lexicons were added.
 	Index Index
 
 	// IsAdminPassword compares in constant time (account.Secrets does).
@@ -115,11 +115,10 @@ type PDS struct {
 	repos       *repostore.Store
 	events      *sequencer.Sequencer
 	blobs       *blobstore.Store
-	catalog     *lexicons.Catalog
-	rules       *lexicons.Rules
+	library     *library.Library
 	directory   identity.Directory
 	index       Index      // nil without one
-	telling     sync.Mutex // held while index is told of a takedown
+	telling     sync.Mutex // held while index is told of something
 	log         *slog.Logger
 	now         func() time.Time
 	proxyClient *http.Client
@@ -151,8 +150,6 @@ func New(cfg Config, deps Deps) (*PDS, error) {
 		repos:       deps.Repos,
 		events:      deps.Events,
 		blobs:       deps.Blobs,
-		catalog:     deps.Catalog,
-		rules:       deps.Rules,
 		audit:       deps.Audit,
 		handles:     deps.Handles,
 		directory:   deps.Directory,
@@ -173,6 +170,9 @@ func New(cfg Config, deps Deps) (*PDS, error) {
 		p.proxyClient = newProxyClient(cfg.DevLoopback)
 	}
 	var err error
+	if p.library, err = library.New(deps.DB, deps.Rules, p.now); err != nil {
+		return nil, fmt.Errorf("pds: %w", err)
+	}
 	p.limiter = &limiter{now: p.now}
 	if p.meters, err = newMeters(cfg.Limits); err != nil {
 		return nil, fmt.Errorf("pds: Config.Limits: %w", err)
@@ -211,6 +211,7 @@ func (p *PDS) Register(s *xrpc.Server) error {
 		p.registerMove(s),
 		p.registerPolicy(s),
 		p.registerStorage(s),
+		p.registerLexicons(s),
 		s.Fallback(xrpc.AccessToken, p.proxy, xrpc.JudgesGrants()),
 	); err != nil {
 		return fmt.Errorf("pds: %w", err)
@@ -235,7 +236,7 @@ func (c Config) validate() error {
 func (d Deps) validate() error {
 	switch {
 	case d.DB == nil, d.Accounts == nil, d.Repos == nil, d.Events == nil, d.Blobs == nil,
-		d.Catalog == nil, d.Rules == nil, d.Audit == nil, d.Directory == nil:
+		d.Rules == nil, d.Audit == nil, d.Directory == nil:
 		return errors.New("Deps: every room is required")
 	case d.IsAdminPassword == nil:
 		return errors.New("Deps.IsAdminPassword is required")

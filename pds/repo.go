@@ -250,7 +250,7 @@ func (p *PDS) parseWrite(ctx context.Context, did syntax.DID, action lexicons.Ac
 		return parsedWrite{}, err
 	}
 	w := parsedWrite{Write: repostore.Write{Action: action, Collection: collection, RecordKey: rkey, Record: record}}
-	if w.status, err = p.catalog.Validate(record, rkey, mode); err != nil {
+	if w.status, err = p.library.Current().Catalog.Validate(record, rkey, mode); err != nil {
 		return parsedWrite{}, err
 	}
 	if w.findings, err = p.remarks(ctx, did, w.Write); err != nil {
@@ -263,7 +263,8 @@ func (p *PDS) parseWrite(ctx context.Context, did syntax.DID, action lexicons.Ac
 // record, and those on the bytes that an observation keeps.
 func (p *PDS) remarks(ctx context.Context, did syntax.DID, w repostore.Write) ([]lexicons.Finding, error) {
 	change := p.changeOf(did, w)
-	findings := p.rules.CheckRecord(change)
+	rules := p.library.Current().Rules
+	findings := rules.CheckRecord(change)
 	if lexicons.RefusedBy(findings) != nil || w.Collection != lexicons.ObservationNSID {
 		return findings, nil
 	}
@@ -283,7 +284,7 @@ func (p *PDS) remarks(ctx context.Context, did syntax.DID, w repostore.Write) ([
 	if err != nil {
 		return nil, fmt.Errorf("read content of %s: %w", change.URI, err)
 	}
-	return append(findings, p.rules.CheckContent(change, head)...), nil
+	return append(findings, rules.CheckContent(change, head)...), nil
 }
 
 // contentHead is the part of a blob that rules look at while a write waits.

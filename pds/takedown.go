@@ -6,13 +6,16 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
+	"herbarium.garden/lexicons"
 	"herbarium.garden/pds/repostore"
 )
 
-// Index is the index beside this host, which is told what of its records the
-// operator has taken down: a takedown is in no event, for the repo does not
-// change. What it is told it may be told again.
+// Index is the index beside this host, which is told what is in no event, for
+// the repo does not change: which records the operator has taken down, and
+// which lexicons were added. What it is told it may be told again.
 type Index interface {
+	// SetLexicons makes these, in order of NSID, the added ones.
+	SetLexicons(ctx context.Context, added []*lexicons.Lexicon) error
 	TakeDown(ctx context.Context, uri syntax.ATURI) error
 	LiftTakedown(ctx context.Context, uri syntax.ATURI) error
 	// TakenDown lists at most limit of what it believes to be taken down, by

@@ -13,6 +13,7 @@ import (
 	"github.com/ipfs/go-cid"
 	"github.com/stretchr/testify/require"
 
+	"herbarium.garden/lexicons"
 	"herbarium.garden/migrations"
 	"herbarium.garden/migrations/dbtest"
 	"herbarium.garden/pds/repostore"
@@ -20,14 +21,19 @@ import (
 
 // listener is an index that knows what it was told, and nothing else.
 type listener struct {
-	mu      sync.Mutex
-	down    []syntax.ATURI // in order
-	deaf    bool           // every call fails
-	hearing chan struct{}  // when not nil, TakeDown says here that it was called,
-	heard   chan struct{}  // and ends when this says so
+	mu       sync.Mutex
+	down     []syntax.ATURI // in order
+	lexicons []*lexicons.Lexicon
+	deaf     bool          // every call fails
+	hearing  chan struct{} // when not nil, TakeDown says here that it was called,
+	heard    chan struct{} // and ends when this says so
 }
 
 var errDeaf = errors.New("the index does not answer")
+
+func (l *listener) SetLexicons(_ context.Context, added []*lexicons.Lexicon) error {
+	return l.change(func() { l.lexicons = added })
+}
 
 func (l *listener) TakeDown(_ context.Context, uri syntax.ATURI) error {
 	if l.hearing != nil {

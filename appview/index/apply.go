@@ -1,7 +1,6 @@
 package index
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"gorm.io/gorm"
 
 	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/library"
 	"herbarium.garden/migrations"
 )
 
@@ -60,9 +60,9 @@ type writer struct {
 	tx     *gorm.DB
 	source string
 	now    time.Time
+	held   *library.Holding // what judges, the whole transaction long
 
 	nextLabel int64                   // number of the next chain or branch
-	marked    string                  // the commit that was noted last
 	repos     map[syntax.DID]*repoRow // read or changed in this transaction
 	// What this transaction read or wrote, so that settling need not read it again.
 	parsed   map[string]*lexicons.Record // by versionKey
@@ -94,9 +94,14 @@ func (x *Index) newWriter(tx *gorm.DB, source string) (*writer, error) {
 		moved:    map[syntax.ATURI]bool{},
 		recount:  map[syntax.ATURI]bool{},
 	}
-	err := tx.Raw("UPDATE index_state SET applied = applied + 1 WHERE id = 1 RETURNING next_label").Scan(&w.nextLabel).Error
+	// That a program of another edition wrote is noted: see Revalidate.
+	err := tx.Raw("UPDATE index_state SET applied = applied + 1, mixed = mixed OR edition <> ? WHERE id = 1 RETURNING next_label", x.edition).Scan(&w.nextLabel).Error
 	if err != nil {
 		return nil, fmt.Errorf("lock index: %w", err)
+	}
+	// Read behind the lock: no change of the lexicons can come between.
+	if w.held, err = x.library.In(tx); err != nil {
+		return nil, err
 	}
 	return w, nil
 }
@@ -125,8 +130,6 @@ func (w *writer) event(e Event) error {
 		r.Handle, r.changed = e.Handle.Normalize().String(), true
 	case *Desync:
 		return w.desync(r, e)
-	case *Unreachable:
-		r.Unreachable, r.changed = cmp.Or(cut(clean(e.Reason), maxFindingMessage), "no answer"), true
 	default:
 		return fmt.Errorf("unknown event %T", e)
 	}

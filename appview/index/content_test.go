@@ -215,7 +215,7 @@ func TestFutureUpdatedAtDoesNotPinTheTop(t *testing.T) {
 		catalog, err := lexicons.Load()
 		require.NoError(t, err)
 		clock := now
-		x, err := index.New(index.Config{DB: db, Judge: catalog, Rules: lexicons.NewRules(catalog, lexicons.Settings{}), Now: func() time.Time { return clock }})
+		x, err := index.New(index.Config{DB: db, Rules: lexicons.NewRules(catalog, lexicons.Settings{}), Now: func() time.Time { return clock }})
 		require.NoError(t, err)
 		a := newAuthor(ada)
 		c, _ := a.put(t, lexicons.SessionNSID, "liar", session("2036-01-01T00:00:00.000Z", "m", "active"))

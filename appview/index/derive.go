@@ -31,8 +31,6 @@ type recordRow struct {
 
 const recordColumns = "uri, did, collection, rkey, cid, repo_cid, seq, state, violated, baseline, versions, indexed_at, updated_at, deleted_at"
 
-func (r *recordRow) uri() syntax.ATURI { return syntax.ATURI(r.URI) }
-
 func (r *recordRow) deleted() bool { return r.State == string(StateDeleted) }
 
 // record reads the state of uri; nil when it was never witnessed.
@@ -76,14 +74,14 @@ func (w *writer) parse(row *journalRow) *lexicons.Record {
 	if rec, ok := w.parsed[key]; ok {
 		return rec
 	}
-	rec, verdict := w.x.judged(row.collection(), syntax.RecordKey(row.Rkey), row.Record)
+	rec, verdict := w.judged(row.collection(), syntax.RecordKey(row.Rkey), row.Record)
 	w.parsed[key], w.verdicts[key] = rec, verdict
 	return rec
 }
 
 // judged parses and judges the content of a record. Content that is gone is
 // neither good nor bad.
-func (x *Index) judged(collection syntax.NSID, rkey syntax.RecordKey, content []byte) (*lexicons.Record, lexicons.Verdict) {
+func (w *writer) judged(collection syntax.NSID, rkey syntax.RecordKey, content []byte) (*lexicons.Record, lexicons.Verdict) {
 	if content == nil {
 		return nil, lexicons.Verdict{}
 	}
@@ -91,7 +89,7 @@ func (x *Index) judged(collection syntax.NSID, rkey syntax.RecordKey, content []
 	if err != nil {
 		return nil, lexicons.Verdict{Findings: findingsOf(err), Quarantine: true}
 	}
-	return rec, x.judge.Judge(rec, rkey)
+	return rec, w.held.Catalog.Judge(rec, rkey)
 }
 
 // derive moves the derived tables on by one row of the journal. rec is the
@@ -99,9 +97,6 @@ func (x *Index) judged(collection syntax.NSID, rkey syntax.RecordKey, content []
 // that a replay of the journal ends in the same state.
 func (w *writer) derive(row *journalRow, rec *recordRow) error {
 	w.restale[row.uri()] = true
-	if err := w.markCommit(row); err != nil {
-		return err
-	}
 	if row.Action == string(lexicons.Delete) {
 		return w.deriveDelete(row, rec)
 	}
@@ -119,17 +114,19 @@ func (w *writer) deriveVersion(row *journalRow, rec *recordRow) error {
 			URI: row.URI, Did: row.Did, Collection: row.Collection, Rkey: row.Rkey,
 			Baseline: row.Baseline, IndexedAt: row.WitnessedAt,
 		}
-		w.moved[row.uri()], w.fresh[row.uri()] = true, true
-	} else if rec.CID != row.CID || rec.deleted() {
-		// Turns name their conversation, not a version of it: a new title concerns none of them.
-		w.moved[row.uri()] = rec.deleted() || row.collection() != lexicons.ChatSessionNSID
+		w.fresh[row.uri()] = true
 	}
+	was := *rec
 	rec.CID, rec.RepoCID, rec.Seq = row.CID, row.CID, row.Seq
 	rec.UpdatedAt, rec.DeletedAt = row.WitnessedAt, ""
 	rec.Versions++
 	rec.State = string(StateOK)
 	if w.verdicts[versionKey(row.URI, row.CID)].Quarantine {
 		rec.State = string(StateQuarantined)
+	}
+	// Turns name their conversation, not a version of it: a new title concerns none of them.
+	if was.State != rec.State || was.CID != rec.CID && row.collection() != lexicons.ChatSessionNSID {
+		w.moved[row.uri()] = true
 	}
 	if err := w.saveRecord(rec); err != nil {
 		return err
@@ -158,7 +155,6 @@ func (w *writer) deriveVersion(row *journalRow, rec *recordRow) error {
 func (w *writer) deriveViolation(row *journalRow, rec *recordRow) error {
 	rec.RepoCID = row.CID
 	if row.CID != rec.CID || rec.deleted() {
-		w.moved[row.uri()] = true // somebody may cite just this version
 		rec.Violated = true
 		if rec.State == string(StateOK) {
 			rec.State = string(StateViolated)
@@ -219,10 +215,8 @@ func (w *writer) clear(rec *recordRow) error {
 			return fmt.Errorf("clear %s of %s: %w", table, rec.URI, err)
 		}
 	}
-	for _, table := range []string{"refs", "citations"} {
-		if err := w.tx.Exec("DELETE FROM "+table+" WHERE from_uri = ?", rec.URI).Error; err != nil {
-			return fmt.Errorf("clear %s of %s: %w", table, rec.URI, err)
-		}
+	if err := w.tx.Exec("DELETE FROM refs WHERE from_uri = ?", rec.URI).Error; err != nil {
+		return fmt.Errorf("clear references of %s: %w", rec.URI, err)
 	}
 	return nil
 }

@@ -168,7 +168,7 @@ func (w *writer) findings(ctx context.Context, rec *recordRow) ([]noted, error) 
 	if err != nil {
 		return nil, err
 	}
-	checked, err := w.x.rules.Check(ctx, ch, &snapshot{tx: w.tx, of: parsed})
+	checked, err := w.held.Rules.Check(ctx, ch, &snapshot{tx: w.tx, of: parsed})
 	if err != nil {
 		return nil, err
 	}
@@ -176,13 +176,6 @@ func (w *writer) findings(ctx context.Context, rec *recordRow) ([]noted, error) 
 		if !own[f.Code] {
 			add(f)
 		}
-	}
-	checkedCitations, err := w.settleCitations(rec, parsed.Value)
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range citationFindings(checkedCitations) {
-		add(f)
 	}
 	switch row.collection() {
 	case lexicons.ObservationNSID:

@@ -102,6 +102,18 @@ func listsWalkAnIndex(t *testing.T, db *migrations.DB, guest index.Viewer) {
 			_, err := x.ListFindings(t.Context(), guest, index.FindingFilter{Collection: "a.b.c"}, index.Page{After: finding})
 			return err
 		},
+		"quarantine": func() error {
+			_, err := x.ListQuarantine(t.Context(), index.QuarantineFilter{Code: "c"}, index.Page{After: after})
+			return err
+		},
+		"quarantine of one": func() error {
+			_, err := x.ListQuarantine(t.Context(), index.QuarantineFilter{DID: ada}, index.Page{After: after})
+			return err
+		},
+		"quarantine of a collection": func() error {
+			_, err := x.ListQuarantine(t.Context(), index.QuarantineFilter{Collection: "a.b.c"}, index.Page{After: after})
+			return err
+		},
 		"repos": func() error {
 			_, err := x.ListRepos(t.Context(), guest, "", index.Page{After: after})
 			return err

@@ -14,7 +14,7 @@ const reindexTimeout = 24 * time.Hour
 // derived are the tables that Reindex builds again.
 var derived = []string{
 	"records", "refs", "blob_refs", "findings", "observations", "chain_nodes", "chain_branches",
-	"sessions", "classes", "skills", "conversations", "messages", "citations", "citation_queue", "commit_marks",
+	"sessions", "classes", "skills", "conversations", "messages",
 }
 
 // replayPage is how many rows of the journal are read at a time.
@@ -22,7 +22,8 @@ const replayPage = 500
 
 // Reindex builds the derived tables again from the journal, in one
 // transaction: readers see the old ones until it commits, and nothing is
-// applied meanwhile.
+// applied meanwhile. All is judged by this program's edition, so nothing is left
+// to be judged again.
 func (x *Index) Reindex(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -54,7 +55,10 @@ func (x *Index) rebuild(ctx context.Context, tx *gorm.DB) error {
 	if err := w.replay(); err != nil {
 		return err
 	}
-	return w.settle(ctx)
+	if err := w.settle(ctx); err != nil {
+		return err
+	}
+	return w.adopted()
 }
 
 func (w *writer) replay() error {

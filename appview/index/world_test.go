@@ -35,7 +35,7 @@ func newIndex(t testing.TB, db *migrations.DB) *index.Index {
 	catalog, err := lexicons.Load()
 	require.NoError(t, err)
 	x, err := index.New(index.Config{
-		DB: db, Judge: catalog, Rules: lexicons.NewRules(catalog, lexicons.Settings{}),
+		DB: db, Rules: lexicons.NewRules(catalog, lexicons.Settings{}),
 		Now: func() time.Time { return now },
 	})
 	require.NoError(t, err)

@@ -41,7 +41,6 @@ type service struct {
 	crawler  *pds.Crawler // nil without CRAWLERS
 	host     *pds.PDS
 	index    *index.Index
-	content  index.Content // the bytes behind observations, as far as they are here
 
 	closers []func() error // what was opened, in order
 }
@@ -61,6 +60,12 @@ const blobsEvery = 24 * time.Hour
 // hears of each at once, and this heals what it missed.
 const takedownsEvery = 10 * time.Minute
 
+// lexiconsEvery is how soon a replica knows of a lexicon that another one added.
+const lexiconsEvery = 2 * time.Second
+
+// revalidateEvery is how soon records are judged again by what changed.
+const revalidateEvery = time.Second
+
 // deleteEvery is how often accounts are deleted whose owner set a time.
 const deleteEvery = time.Minute
 
@@ -69,10 +74,6 @@ const expireEvery = 10 * time.Second
 
 // scrubEvery is how often it is looked whether blobs are due to be read again.
 const scrubEvery = time.Minute
-
-// citationsEvery is how often it is looked whether citations are to be checked
-// again, for their evidence was superseded or its bytes are to be read.
-const citationsEvery = 2 * time.Second
 
 // collectEvery is how often blobs are collected that nobody refers to.
 const collectEvery = time.Hour
@@ -93,13 +94,12 @@ func (s *service) parts() map[string]func(context.Context) error {
 			_, err := s.host.CollectBlobs(ctx, false)
 			return err
 		}),
-		"scrub":     every(s.log, scrubEvery, "scrub the blobs", s.host.ScrubBlobs),
-		"takedowns": every(s.log, takedownsEvery, "tell the index what is taken down", s.host.SyncTakedowns),
-		"citations": every(s.log, citationsEvery, "check citations again", func(ctx context.Context) error {
-			return s.index.RecheckCitations(ctx, s.content)
-		}),
-		"deletions": every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
-		"expiries":  every(s.log, expireEvery, "deactivate agents whose time is over", s.host.ExpireAgents),
+		"scrub":        every(s.log, scrubEvery, "scrub the blobs", s.host.ScrubBlobs),
+		"takedowns":    every(s.log, takedownsEvery, "tell the index what is taken down", s.host.SyncTakedowns),
+		"lexicons":     every(s.log, lexiconsEvery, "tell the index of the lexicons", s.host.SyncLexicons),
+		"revalidation": every(s.log, revalidateEvery, "judge records again", s.revalidate),
+		"deletions":    every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
+		"expiries":     every(s.log, expireEvery, "deactivate agents whose time is over", s.host.ExpireAgents),
 	}
 	if s.crawler != nil {
 		parts["crawlers"] = s.crawler.Run
@@ -159,7 +159,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	if err != nil {
 		return nil, err
 	}
-	idx, err := index.New(index.Config{DB: indexDB, Judge: catalog, Rules: rules})
+	idx, err := index.New(index.Config{DB: indexDB, Rules: rules})
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	if s.blobs, err = s.openBlobs(ctx); err != nil {
 		return nil, err
 	}
-	host := &ownHost{accounts: s.accounts, repos: s.repos, events: s.events, blobs: s.blobs, publicURL: cfg.PublicURL.String(), team: cfg.TeamDIDs}
+	host := &ownHost{accounts: s.accounts, repos: s.repos, events: s.events, publicURL: cfg.PublicURL.String(), team: cfg.TeamDIDs}
 	if s.consumer, err = ingest.New(ingest.Config{
 		Index: idx, Source: host, Fetcher: host, Directory: directory, Log: log, SampleSignatures: ownSignatureSample,
 	}); err != nil {
@@ -228,7 +228,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 		Contact:     pds.Contact{Email: cfg.ContactEmail},
 		VerifyBlobs: cfg.BlobVerify, BlobRedirect: cfg.BlobRedirect,
 	}, pds.Deps{
-		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: s.blobs, Catalog: catalog, Rules: rules,
+		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: s.blobs, Rules: rules,
 		Audit: audit, Index: idx, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: log,
 	})
 	if err != nil {
@@ -241,7 +241,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 			return nil, err
 		}
 	}
-	s.host, s.index, s.content = repoHost, idx, host
+	s.host, s.index = repoHost, idx
 	views, err := appview.New(appview.Config{
 		Index: idx, Directory: host, PublicCollections: cfg.PublicCollections,
 		Service: appview.Service{DID: cfg.ServiceDID, Version: buildVersion(), Visibility: visibility, PublicURL: cfg.PublicURL.String()},
@@ -303,6 +303,25 @@ func (s *service) openBlobs(ctx context.Context) (*blobstore.Store, error) {
 		return nil, err
 	}
 	return blobstore.New(blobstore.Config{Bucket: bucket, SpoolDir: s.cfg.SpoolDir, Limit: int64(s.cfg.BlobLimit)})
+}
+
+// revalidatePause is what applying gets between two pages of records that are
+// judged again.
+const revalidatePause = 20 * time.Millisecond
+
+// revalidate judges again whatever is to be.
+func (s *service) revalidate(ctx context.Context) error {
+	for {
+		more, err := s.index.Revalidate(ctx)
+		if err != nil || !more {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(revalidatePause):
+		}
+	}
 }
 
 // lookAfterBlobs logs what the bucket was found to do and gives up uploads that a

@@ -86,7 +86,7 @@ func reindexCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			idx, err := index.New(index.Config{DB: db, Judge: catalog, Rules: lexicons.NewRules(catalog, settings(cfg))})
+			idx, err := index.New(index.Config{DB: db, Rules: lexicons.NewRules(catalog, settings(cfg))})
 			if err != nil {
 				return err
 			}

@@ -42,6 +42,10 @@ func (s *service) run(ctx context.Context) error {
 	if err := s.host.SyncTakedowns(ctx); err != nil {
 		return err
 	}
+	// Before anything is judged: by which lexicons, and by whose rules.
+	if err := errors.Join(s.host.SyncLexicons(ctx), s.index.Adopt(ctx)); err != nil {
+		return err
+	}
 	listener, err := listenOn(ctx, s.cfg.Listen)
 	if err != nil {
 		return err

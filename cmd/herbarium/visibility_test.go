@@ -300,6 +300,12 @@ var gates = map[string]gate{
 	"garden.herbarium.admin.updateAccountPolicy":        toAdmin,
 	"garden.herbarium.admin.getStorageStatus":           toAdmin,
 	"garden.herbarium.admin.listStorage":                toAdmin,
+	"garden.herbarium.admin.addLexicon":                 toAdmin,
+	"garden.herbarium.admin.removeLexicon":              toAdmin,
+	"garden.herbarium.admin.getLexicon":                 toAdmin,
+	"garden.herbarium.admin.listLexicons":               toAdmin,
+	"garden.herbarium.admin.listQuarantine":             toAdmin,
+	"garden.herbarium.admin.revalidate":                 toAdmin,
 }
 
 // scopeReaches are the methods that take a credential which may only create

@@ -81,6 +81,8 @@ findings.at text NOT NULL COLLATE C
 index_state.id bigint NOT NULL
 index_state.next_label bigint NOT NULL
 index_state.applied bigint NOT NULL
+index_state.edition text NOT NULL COLLATE C DEFAULT ''::text
+index_state.mixed boolean NOT NULL DEFAULT false
 journal.seq bigint NOT NULL IDENTITY ALWAYS
 journal.source text NOT NULL COLLATE C
 journal.did text NOT NULL COLLATE C
@@ -96,6 +98,11 @@ journal.baseline boolean NOT NULL
 journal.witnessed_at text NOT NULL COLLATE C
 journal.facts text NOT NULL COLLATE C
 journal.record bytea
+lexicon_state.id integer NOT NULL
+lexicon_state.generation bigint NOT NULL
+lexicons.nsid text NOT NULL COLLATE C
+lexicons.source text NOT NULL
+lexicons.added_at text NOT NULL COLLATE C
 messages.uri text NOT NULL COLLATE C
 messages.did text NOT NULL COLLATE C
 messages.session_uri text NOT NULL COLLATE C
@@ -161,6 +168,14 @@ repos.sync_error text NOT NULL COLLATE C
 repos.first_seen text NOT NULL COLLATE C
 repos.updated_at text NOT NULL COLLATE C
 repos.unreachable text NOT NULL COLLATE C DEFAULT ''::text
+revalidations.collection text NOT NULL COLLATE C
+revalidations.state text NOT NULL COLLATE C
+revalidations.uri text NOT NULL COLLATE C
+revalidations.seen bigint NOT NULL
+revalidations.released bigint NOT NULL
+revalidations.quarantined bigint NOT NULL
+revalidations.requested_at text NOT NULL COLLATE C
+revalidations.finished_at text NOT NULL COLLATE C
 sessions.uri text NOT NULL COLLATE C
 sessions.did text NOT NULL COLLATE C
 sessions.rkey text NOT NULL COLLATE C
@@ -204,6 +219,9 @@ findings findings_pkey PRIMARY KEY (uri, code, path, cid)
 index_state index_state_id_check CHECK ((id = 1))
 index_state index_state_pkey PRIMARY KEY (id)
 journal journal_pkey PRIMARY KEY (seq)
+lexicon_state lexicon_state_id_check CHECK ((id = 1))
+lexicon_state lexicon_state_pkey PRIMARY KEY (id)
+lexicons lexicons_pkey PRIMARY KEY (nsid)
 messages messages_pkey PRIMARY KEY (uri)
 observations observations_pkey PRIMARY KEY (uri)
 proofs proofs_pkey PRIMARY KEY (id)
@@ -211,6 +229,7 @@ purged purged_pkey PRIMARY KEY (cid, uri)
 records records_pkey PRIMARY KEY (uri)
 refs refs_pkey PRIMARY KEY (from_uri, path)
 repos repos_pkey PRIMARY KEY (did)
+revalidations revalidations_pkey PRIMARY KEY (collection)
 sessions sessions_pkey PRIMARY KEY (uri)
 settings settings_pkey PRIMARY KEY (name)
 skills skills_pkey PRIMARY KEY (uri)
@@ -246,6 +265,8 @@ CREATE INDEX findings_severity ON public.findings USING btree (severity, at, uri
 CREATE UNIQUE INDEX index_state_pkey ON public.index_state USING btree (id);
 CREATE UNIQUE INDEX journal_pkey ON public.journal USING btree (seq);
 CREATE INDEX journal_uri ON public.journal USING btree (uri, seq);
+CREATE UNIQUE INDEX lexicon_state_pkey ON public.lexicon_state USING btree (id);
+CREATE UNIQUE INDEX lexicons_pkey ON public.lexicons USING btree (nsid);
 CREATE UNIQUE INDEX messages_pkey ON public.messages USING btree (uri);
 CREATE INDEX messages_session ON public.messages USING btree (session_uri, foreigner, uri);
 CREATE INDEX messages_time ON public.messages USING btree (session_uri, foreigner, sort_at);
@@ -265,14 +286,16 @@ CREATE UNIQUE INDEX proofs_commit ON public.proofs USING btree (did, rev, commit
 CREATE UNIQUE INDEX proofs_pkey ON public.proofs USING btree (id);
 CREATE UNIQUE INDEX purged_pkey ON public.purged USING btree (cid, uri);
 CREATE INDEX purged_uri ON public.purged USING btree (uri);
-CREATE INDEX records_collection ON public.records USING btree (collection, state);
+CREATE INDEX records_collection ON public.records USING btree (collection, state, uri);
 CREATE UNIQUE INDEX records_pkey ON public.records USING btree (uri);
+CREATE INDEX records_quarantined ON public.records USING btree (uri) WHERE (state = 'quarantined'::text);
 CREATE INDEX records_repo ON public.records USING btree (did, collection, rkey);
 CREATE UNIQUE INDEX refs_pkey ON public.refs USING btree (from_uri, path);
 CREATE INDEX refs_target ON public.refs USING btree (target_uri, kind, from_uri);
 CREATE INDEX repos_handle ON public.repos USING btree (handle);
 CREATE UNIQUE INDEX repos_pkey ON public.repos USING btree (did);
 CREATE INDEX repos_sync ON public.repos USING btree (sync, did);
+CREATE UNIQUE INDEX revalidations_pkey ON public.revalidations USING btree (collection);
 CREATE INDEX sessions_all ON public.sessions USING btree (sort_at, uri);
 CREATE INDEX sessions_did ON public.sessions USING btree (did, sort_at, uri);
 CREATE INDEX sessions_machine ON public.sessions USING btree (machine, sort_at, uri);

@@ -122,7 +122,7 @@ CREATE TABLE index_state (
     id         INTEGER PRIMARY KEY CHECK (id = 1), -- the row that Apply locks: one at a time
     next_label INTEGER NOT NULL,                   -- next number for a chain or a branch
     applied    INTEGER NOT NULL                    -- transactions so far
-) STRICT;
+, edition TEXT NOT NULL DEFAULT '', mixed INTEGER NOT NULL DEFAULT 0) STRICT;
 CREATE TABLE journal (
     seq          INTEGER PRIMARY KEY AUTOINCREMENT,
     source       TEXT NOT NULL,
@@ -141,6 +141,15 @@ CREATE TABLE journal (
     record       BLOB              -- NULL on delete, and once the content was deleted or taken away
 ) STRICT;
 CREATE INDEX journal_uri ON journal (uri, seq);
+CREATE TABLE lexicon_state (
+    id         INTEGER PRIMARY KEY CHECK (id = 1),
+    generation INTEGER NOT NULL
+) STRICT;
+CREATE TABLE lexicons (
+    nsid     TEXT PRIMARY KEY,
+    source   TEXT NOT NULL, -- the file
+    added_at TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 CREATE TABLE messages (
     uri         TEXT PRIMARY KEY,
     did         TEXT NOT NULL,
@@ -214,7 +223,8 @@ CREATE TABLE records (
     updated_at TEXT NOT NULL,
     deleted_at TEXT NOT NULL     -- '' unless deleted
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX records_collection ON records (collection, state);
+CREATE INDEX records_collection ON records (collection, state, uri);
+CREATE INDEX records_quarantined ON records (uri) WHERE state = 'quarantined';
 CREATE INDEX records_repo ON records (did, collection, rkey);
 CREATE TABLE refs (
     from_uri   TEXT NOT NULL,
@@ -241,6 +251,16 @@ CREATE TABLE repos (
 , unreachable TEXT NOT NULL DEFAULT '') STRICT, WITHOUT ROWID;
 CREATE INDEX repos_handle ON repos (handle);
 CREATE INDEX repos_sync ON repos (sync, did);
+CREATE TABLE revalidations (
+    collection   TEXT PRIMARY KEY,
+    state        TEXT NOT NULL, -- state and uri of the last record that was judged
+    uri          TEXT NOT NULL,
+    seen         INTEGER NOT NULL,
+    released     INTEGER NOT NULL,
+    quarantined  INTEGER NOT NULL,
+    requested_at TEXT NOT NULL,
+    finished_at  TEXT NOT NULL -- '' while it runs
+) STRICT, WITHOUT ROWID;
 CREATE TABLE sessions (
     uri        TEXT PRIMARY KEY,
     did        TEXT NOT NULL,

@@ -107,6 +107,11 @@ keys.created_at text NOT NULL COLLATE C
 leases.name text NOT NULL COLLATE C
 leases.holder text NOT NULL
 leases.until text NOT NULL COLLATE C
+lexicon_state.id integer NOT NULL
+lexicon_state.generation bigint NOT NULL
+lexicons.nsid text NOT NULL COLLATE C
+lexicons.source text NOT NULL
+lexicons.added_at text NOT NULL COLLATE C
 login_keys.did text NOT NULL COLLATE C
 login_keys.public_key text NOT NULL COLLATE C
 login_keys.name text NOT NULL COLLATE C
@@ -217,6 +222,9 @@ issued_labels issued_labels_did_key UNIQUE (did)
 issued_labels issued_labels_pkey PRIMARY KEY (label)
 keys keys_pkey PRIMARY KEY (subject, purpose)
 leases leases_pkey PRIMARY KEY (name)
+lexicon_state lexicon_state_id_check CHECK ((id = 1))
+lexicon_state lexicon_state_pkey PRIMARY KEY (id)
+lexicons lexicons_pkey PRIMARY KEY (nsid)
 login_keys login_keys_pkey PRIMARY KEY (did, public_key)
 nodes nodes_pkey PRIMARY KEY (repo_id, lower_key, height)
 one_time_tokens one_time_tokens_hash_key UNIQUE (hash)
@@ -278,6 +286,8 @@ CREATE UNIQUE INDEX issued_labels_did_key ON public.issued_labels USING btree (d
 CREATE UNIQUE INDEX issued_labels_pkey ON public.issued_labels USING btree (label);
 CREATE UNIQUE INDEX keys_pkey ON public.keys USING btree (subject, purpose);
 CREATE UNIQUE INDEX leases_pkey ON public.leases USING btree (name);
+CREATE UNIQUE INDEX lexicon_state_pkey ON public.lexicon_state USING btree (id);
+CREATE UNIQUE INDEX lexicons_pkey ON public.lexicons USING btree (nsid);
 CREATE UNIQUE INDEX login_keys_name ON public.login_keys USING btree (did, name) WHERE (revoked_at IS NULL);
 CREATE UNIQUE INDEX login_keys_pkey ON public.login_keys USING btree (did, public_key);
 CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (repo_id, lower_key, height);

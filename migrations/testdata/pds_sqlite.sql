@@ -158,6 +158,15 @@ CREATE TABLE leases (
     holder TEXT NOT NULL,    -- random, one for each process
     until  TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE lexicon_state (
+    id         INTEGER PRIMARY KEY CHECK (id = 1),
+    generation INTEGER NOT NULL
+) STRICT;
+CREATE TABLE lexicons (
+    nsid     TEXT PRIMARY KEY,
+    source   TEXT NOT NULL, -- the file
+    added_at TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
 CREATE TABLE login_keys (
     did          TEXT NOT NULL,
     public_key   TEXT NOT NULL, -- did:key

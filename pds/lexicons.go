@@ -1,0 +1,222 @@
+package pds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/library"
+	"herbarium.garden/lexicons/xrpc"
+	"herbarium.garden/migrations"
+)
+
+const listLexiconsMethod = "garden.herbarium.admin.listLexicons"
+
+func (p *PDS) registerLexicons(s *xrpc.Server) error {
+	return errors.Join(
+		xrpc.Procedure(s, "garden.herbarium.admin.addLexicon", xrpc.AdminOnly, p.addLexicon, xrpc.Strict(), xrpc.MaxBody(lexicons.MaxAddedBytes)),
+		xrpc.Procedure(s, "garden.herbarium.admin.removeLexicon", xrpc.AdminOnly, p.removeLexicon, xrpc.Strict()),
+		xrpc.Query(s, "garden.herbarium.admin.getLexicon", xrpc.AdminOnly, p.getLexicon),
+		xrpc.Query(s, listLexiconsMethod, xrpc.AdminOnly, p.listLexicons),
+	)
+}
+
+// SyncLexicons takes in what another replica added, and tells the index of all
+// that was. It is to run before anything is judged, and often: it reads one row
+// of either database when nothing changed.
+func (p *PDS) SyncLexicons(ctx context.Context) error {
+	// One is told at a time, and the set is read only then: see tellIndex.
+	p.telling.Lock()
+	defer p.telling.Unlock()
+	if err := p.library.Refresh(ctx); err != nil {
+		return fmt.Errorf("sync lexicons: %w", err)
+	}
+	if p.index == nil {
+		return nil
+	}
+	if err := p.index.SetLexicons(ctx, p.library.Current().Catalog.Added()); err != nil {
+		return fmt.Errorf("tell the index of the lexicons: %w", err)
+	}
+	return nil
+}
+
+type addLexiconInput struct {
+	Lexicons []json.RawMessage `json:"lexicons"`
+	Force    bool              `json:"force"`
+	DryRun   bool              `json:"dryRun"`
+}
+
+type removeLexiconInput struct {
+	NSIDs  []syntax.NSID `json:"nsids"`
+	DryRun bool          `json:"dryRun"`
+}
+
+// lexiconPlan is garden.herbarium.admin.defs#lexiconPlan.
+type lexiconPlan struct {
+	Applied   bool          `json:"applied"`
+	Steps     []lexiconStep `json:"steps"`
+	Problems  []string      `json:"problems"`
+	Concerned []syntax.NSID `json:"concerned"`
+}
+
+// lexiconStep is garden.herbarium.admin.defs#lexiconStep.
+type lexiconStep struct {
+	NSID    syntax.NSID         `json:"nsid"`
+	Action  lexicons.StepAction `json:"action"`
+	Changes []lexiconChange     `json:"changes"`
+}
+
+// lexiconChange is garden.herbarium.admin.defs#lexiconChange.
+type lexiconChange struct {
+	Path       string `json:"path"`
+	Message    string `json:"message"`
+	RefusesOld bool   `json:"refusesOld"`
+	AdmitsNew  bool   `json:"admitsNew"`
+}
+
+func (p *PDS) addLexicon(ctx context.Context, _ xrpc.Viewer, in addLexiconInput) (*lexiconPlan, error) {
+	proposal := lexicons.Proposal{Force: in.Force}
+	for i, raw := range in.Lexicons {
+		l, err := lexicons.ParseLexicon(raw)
+		if err != nil {
+			return nil, xrpc.InvalidRequest("lexicons/%d: %v", i, err)
+		}
+		proposal.Put = append(proposal.Put, l)
+	}
+	return p.changeLexicons(ctx, proposal, in.DryRun)
+}
+
+func (p *PDS) removeLexicon(ctx context.Context, _ xrpc.Viewer, in removeLexiconInput) (*lexiconPlan, error) {
+	return p.changeLexicons(ctx, lexicons.Proposal{Remove: in.NSIDs}, in.DryRun)
+}
+
+// changeLexicons carries out a proposal here and at the index. Should the index
+// not answer, the call fails, and SyncLexicons tells it soon.
+func (p *PDS) changeLexicons(ctx context.Context, proposal lexicons.Proposal, try bool) (*lexiconPlan, error) {
+	plan, err := p.library.Change(ctx, proposal, try)
+	if err != nil {
+		return nil, err
+	}
+	if !try && len(plan.Problems) > 0 {
+		return nil, xrpc.InvalidRequest("%s", strings.Join(plan.Problems, "\n"))
+	}
+	if !try {
+		if err := p.SyncLexicons(ctx); err != nil {
+			return nil, err
+		}
+	}
+	out := &lexiconPlan{Applied: !try, Problems: append([]string{}, plan.Problems...), Steps: []lexiconStep{}, Concerned: append([]syntax.NSID{}, plan.Concerned...)}
+	for _, s := range plan.Steps {
+		step := lexiconStep{NSID: s.NSID, Action: s.Action, Changes: []lexiconChange{}}
+		for _, d := range s.Differences {
+			step.Changes = append(step.Changes, lexiconChange{Path: d.Path, Message: d.Message, RefusesOld: d.RefusesOld, AdmitsNew: d.AdmitsNew})
+		}
+		out.Steps = append(out.Steps, step)
+	}
+	return out, nil
+}
+
+// lexiconView is garden.herbarium.admin.defs#lexiconView.
+type lexiconView struct {
+	NSID    syntax.NSID     `json:"nsid"`
+	Kind    string          `json:"kind"`
+	Origin  string          `json:"origin"`
+	InForce bool            `json:"inForce"`
+	AddedAt string          `json:"addedAt,omitempty"`
+	Size    int             `json:"size"`
+	Lexicon json.RawMessage `json:"lexicon,omitempty"`
+}
+
+func viewLexicon(l *lexicons.Lexicon, added *library.Entry) lexiconView {
+	view := lexiconView{NSID: l.NSID, Kind: l.Kind(), Origin: "program", InForce: true, Size: len(l.Source)}
+	if added != nil {
+		view.Origin, view.InForce, view.AddedAt = "added", added.InForce, migrations.FormatTime(added.AddedAt)
+	}
+	return view
+}
+
+// lexiconsHere are all lexicons, by NSID: each as it was added, or as the
+// program has it.
+func (p *PDS) lexiconsHere(ctx context.Context) ([]*lexicons.Lexicon, map[syntax.NSID]*library.Entry, error) {
+	entries, err := p.library.Added(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	added := make(map[syntax.NSID]*library.Entry, len(entries))
+	all := make([]*lexicons.Lexicon, 0, len(entries))
+	for i := range entries {
+		added[entries[i].NSID] = &entries[i]
+		all = append(all, entries[i].Lexicon)
+	}
+	catalog := p.library.Current().Catalog
+	for _, nsid := range catalog.NSIDs() {
+		if added[nsid] == nil {
+			all = append(all, catalog.Lexicon(nsid))
+		}
+	}
+	slices.SortFunc(all, func(a, b *lexicons.Lexicon) int { return strings.Compare(string(a.NSID), string(b.NSID)) })
+	return all, added, nil
+}
+
+type getLexiconParams struct {
+	NSID syntax.NSID `param:"nsid"`
+}
+
+func (p *PDS) getLexicon(ctx context.Context, _ xrpc.Viewer, in getLexiconParams) (*lexiconView, error) {
+	all, added, err := p.lexiconsHere(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range all {
+		if l.NSID == in.NSID {
+			view := viewLexicon(l, added[l.NSID])
+			view.Lexicon = l.Source
+			return &view, nil
+		}
+	}
+	return nil, xrpc.Errorf(400, "NotFound", "there is no lexicon %s here; %s has those that are", in.NSID, listLexiconsMethod)
+}
+
+type listLexiconsParams struct {
+	Origin string `param:"origin"`
+	Limit  int    `param:"limit"`
+	Cursor string `param:"cursor"`
+}
+
+type listLexiconsOutput struct {
+	Cursor   string        `json:"cursor,omitempty"`
+	Lexicons []lexiconView `json:"lexicons"`
+}
+
+func (p *PDS) listLexicons(ctx context.Context, _ xrpc.Viewer, in listLexiconsParams) (*listLexiconsOutput, error) {
+	var after syntax.NSID
+	if in.Cursor != "" {
+		var err error
+		if after, err = xrpc.DecodeCursor[syntax.NSID](listLexiconsMethod, in.Cursor); err != nil {
+			return nil, err
+		}
+	}
+	all, added, err := p.lexiconsHere(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &listLexiconsOutput{Lexicons: []lexiconView{}}
+	for _, l := range all {
+		view := viewLexicon(l, added[l.NSID])
+		if l.NSID <= after || in.Origin != "" && view.Origin != in.Origin {
+			continue
+		}
+		if len(out.Lexicons) == in.Limit {
+			out.Cursor = xrpc.EncodeCursor(listLexiconsMethod, out.Lexicons[in.Limit-1].NSID)
+			break
+		}
+		out.Lexicons = append(out.Lexicons, view)
+	}
+	return out, nil
+}
