@@ -151,3 +151,13 @@ const (
 	CodeViaLoop             = "via-loop"
 	CodeViaNotMessage       = "via-not-message"
 )
+
+// The codes of citations that were checked against what they cite. They are the
+// index's: only it knows the targets.
+const (
+	CodeCitationFails     = "citation-fails"     // what is cited is not in the version that is pinned
+	CodeCitationAmbiguous = "citation-ambiguous" // it is there several times
+	CodeMisquote          = "misquote"           // it is there, but not in the span that quotes it
+	CodeEvidenceDeleted   = "evidence-deleted"   // the target was deleted
+	CodeEvidenceGone      = "evidence-gone"      // the target was superseded by something that no longer has it
+)

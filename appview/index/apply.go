@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,7 @@ type writer struct {
 	held   *library.Holding // what judges, the whole transaction long
 
 	nextLabel int64                   // number of the next chain or branch
+	marked    string                  // the commit that was noted last
 	repos     map[syntax.DID]*repoRow // read or changed in this transaction
 	// What this transaction read or wrote, so that settling need not read it again.
 	parsed   map[string]*lexicons.Record // by versionKey
@@ -130,6 +132,8 @@ func (w *writer) event(e Event) error {
 		r.Handle, r.changed = e.Handle.Normalize().String(), true
 	case *Desync:
 		return w.desync(r, e)
+	case *Unreachable:
+		r.Unreachable, r.changed = cmp.Or(cut(clean(e.Reason), maxFindingMessage), "no answer"), true
 	default:
 		return fmt.Errorf("unknown event %T", e)
 	}

@@ -210,6 +210,9 @@ func (w *writer) extendChain(n, target *nodeRow) (bool, error) {
 	if err := w.setHead(n.Branch, n.URI); err != nil {
 		return false, err
 	}
+	if err := w.headsMoved(target.URI); err != nil {
+		return false, err
+	}
 	return true, w.tx.Exec("UPDATE observations SET head = FALSE WHERE uri = ?", target.URI).Error
 }
 
@@ -292,6 +295,14 @@ func (w *writer) untangle() error {
 	wasHead := make(map[string]bool, len(lost))
 	for _, uri := range lost {
 		wasHead[uri] = true
+	}
+	for i := range rows {
+		if !rows[i].Live {
+			lost = append(lost, rows[i].URI) // it led to itself if to nothing else
+		}
+	}
+	if err := w.headsMoved(lost...); err != nil {
+		return err
 	}
 	branches := newForest(rows).shape(w.label)
 	heads := make(map[string]bool, len(branches))

@@ -31,6 +31,8 @@ type recordRow struct {
 
 const recordColumns = "uri, did, collection, rkey, cid, repo_cid, seq, state, violated, baseline, versions, indexed_at, updated_at, deleted_at"
 
+func (r *recordRow) uri() syntax.ATURI { return syntax.ATURI(r.URI) }
+
 func (r *recordRow) deleted() bool { return r.State == string(StateDeleted) }
 
 // record reads the state of uri; nil when it was never witnessed.
@@ -97,6 +99,9 @@ func (w *writer) judged(collection syntax.NSID, rkey syntax.RecordKey, content [
 // that a replay of the journal ends in the same state.
 func (w *writer) derive(row *journalRow, rec *recordRow) error {
 	w.restale[row.uri()] = true
+	if err := w.markCommit(row); err != nil {
+		return err
+	}
 	if row.Action == string(lexicons.Delete) {
 		return w.deriveDelete(row, rec)
 	}
@@ -155,6 +160,7 @@ func (w *writer) deriveVersion(row *journalRow, rec *recordRow) error {
 func (w *writer) deriveViolation(row *journalRow, rec *recordRow) error {
 	rec.RepoCID = row.CID
 	if row.CID != rec.CID || rec.deleted() {
+		w.moved[row.uri()] = true // somebody may cite just this version
 		rec.Violated = true
 		if rec.State == string(StateOK) {
 			rec.State = string(StateViolated)
@@ -215,8 +221,10 @@ func (w *writer) clear(rec *recordRow) error {
 			return fmt.Errorf("clear %s of %s: %w", table, rec.URI, err)
 		}
 	}
-	if err := w.tx.Exec("DELETE FROM refs WHERE from_uri = ?", rec.URI).Error; err != nil {
-		return fmt.Errorf("clear references of %s: %w", rec.URI, err)
+	for _, table := range []string{"refs", "citations"} {
+		if err := w.tx.Exec("DELETE FROM "+table+" WHERE from_uri = ?", rec.URI).Error; err != nil {
+			return fmt.Errorf("clear %s of %s: %w", table, rec.URI, err)
+		}
 	}
 	return nil
 }

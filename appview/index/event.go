@@ -10,7 +10,7 @@ import (
 )
 
 // Event is something about one repo that package ingest verified: a *Commit, a
-// *Resync, an *Account, an *Identity or a *Desync.
+// *Resync, an *Account, an *Identity, a *Desync or an *Unreachable.
 type Event interface{ about() syntax.DID }
 
 // Operation is what one commit did to one record.
@@ -72,11 +72,20 @@ type Desync struct {
 	Reason string
 }
 
-func (e *Commit) about() syntax.DID   { return e.DID }
-func (e *Resync) about() syntax.DID   { return e.DID }
-func (e *Account) about() syntax.DID  { return e.DID }
-func (e *Identity) about() syntax.DID { return e.DID }
-func (e *Desync) about() syntax.DID   { return e.DID }
+// Unreachable tells that the host of a repo, or its DID, does not answer, so
+// that what is not known of it now cannot be learned. The next commit or whole
+// repo that holds ends it.
+type Unreachable struct {
+	DID    syntax.DID
+	Reason string
+}
+
+func (e *Commit) about() syntax.DID      { return e.DID }
+func (e *Resync) about() syntax.DID      { return e.DID }
+func (e *Account) about() syntax.DID     { return e.DID }
+func (e *Identity) about() syntax.DID    { return e.DID }
+func (e *Desync) about() syntax.DID      { return e.DID }
+func (e *Unreachable) about() syntax.DID { return e.DID }
 
 // SyncState says how far a repo is known.
 type SyncState string
@@ -99,6 +108,8 @@ type Repo struct {
 	Data      cid.Cid
 	Sync      SyncState
 	SyncError string // why it is desynchronized
-	FirstSeen time.Time
-	UpdatedAt time.Time
+	// Unreachable says with what its host or its DID failed; "" while they answer.
+	Unreachable string
+	FirstSeen   time.Time
+	UpdatedAt   time.Time
 }

@@ -177,6 +177,13 @@ func (w *writer) findings(ctx context.Context, rec *recordRow) ([]noted, error) 
 			add(f)
 		}
 	}
+	checkedCitations, err := w.settleCitations(rec, parsed.Value)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range citationFindings(checkedCitations) {
+		add(f)
+	}
 	switch row.collection() {
 	case lexicons.ObservationNSID:
 		inChain, err := w.chainFindings(rec)

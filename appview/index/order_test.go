@@ -159,6 +159,7 @@ func wipe(ctx context.Context, t require.TestingT, db *migrations.DB) {
 		for _, table := range []string{
 			"journal", "proofs", "repos", "sources", "records", "refs", "blob_refs", "findings", "observations", "chain_nodes",
 			"chain_branches", "sessions", "classes", "skills", "conversations", "messages",
+			"citations", "citation_queue", "content_tests", "commit_marks",
 		} {
 			if err := tx.Exec("DELETE FROM " + table).Error; err != nil {
 				return err

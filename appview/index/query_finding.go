@@ -43,6 +43,8 @@ func (q *query) visibleFindings(v Viewer) {
 	for _, d := range dependent {
 		q.whereIf(!v.Sees(d.of), "NOT (t.collection = ? AND t.code IN ?)", d.on, d.codes)
 	}
+	q.whereIf(v.Restricted(), "(t.code NOT IN ? OR EXISTS (SELECT 1 FROM citations c WHERE c.from_uri = t.uri AND c.path = t.path AND c.target_collection IN ?))",
+		ofCitations, v.Collections)
 }
 
 // dependent are the findings on records of one collection that follow from
@@ -55,6 +57,11 @@ var dependent = []struct {
 	{lexicons.ClassNSID, lexicons.SkillNSID, []string{
 		lexicons.CodeRefMissing, lexicons.CodeRefDrift, lexicons.CodeToolCollision, lexicons.CodeEntryToolUnresolved,
 	}},
+}
+
+// ofCitations are the findings that follow from what a record cites.
+var ofCitations = []string{
+	lexicons.CodeCitationFails, lexicons.CodeCitationAmbiguous, lexicons.CodeMisquote, lexicons.CodeEvidenceDeleted, lexicons.CodeEvidenceGone,
 }
 
 // findingKey is where in a list a finding stands beside its time and URI.

@@ -19,6 +19,7 @@ type fullRecordRow struct {
 	CommitCID string `gorm:"column:commit_cid"`
 	Record    []byte
 	TakenDown bool
+	Purged    bool
 }
 
 func (r *fullRecordRow) export() Record {
@@ -27,7 +28,7 @@ func (r *fullRecordRow) export() Record {
 		CID: parseCID(r.Row.CID), RepoCID: parseCID(r.Row.RepoCID), Rev: syntax.TID(r.Rev), Commit: parseCID(r.CommitCID),
 		State: State(r.Row.State), Baseline: r.Row.Baseline,
 		IndexedAt: textTime(r.Row.IndexedAt), UpdatedAt: textTime(r.Row.UpdatedAt), DeletedAt: textTime(r.Row.DeletedAt),
-		CBOR: servable(r.Row.Collection, r.Record), TakenDown: r.TakenDown,
+		CBOR: servable(r.Row.Collection, r.Record), TakenDown: r.TakenDown, Purged: r.Purged,
 	}
 }
 
@@ -75,7 +76,7 @@ func (x *Index) Records(ctx context.Context, v Viewer, uris []syntax.ATURI) (map
 	if err := batch(len(uris)); err != nil {
 		return nil, err
 	}
-	q := newQuery("t.uri, t.did, t.collection, t.rkey, t.cid, t.repo_cid, t.seq, t.state, t.violated, t.baseline, t.versions, t.indexed_at, t.updated_at, t.deleted_at, j.rev, j.commit_cid, j.record, NOT "+notTakenDown("t.uri")+" AS taken_down",
+	q := newQuery("t.uri, t.did, t.collection, t.rkey, t.cid, t.repo_cid, t.seq, t.state, t.violated, t.baseline, t.versions, t.indexed_at, t.updated_at, t.deleted_at, j.rev, j.commit_cid, j.record, NOT "+notTakenDown("t.uri")+" AS taken_down, "+isPurged("t.uri")+" AS purged",
 		"records t JOIN journal j ON j.seq = t.seq")
 	q.where("t.uri IN ?", uris)
 	q.whereIf(!v.Admin, "t.state <> ?", string(StateQuarantined))
@@ -180,54 +181,6 @@ func (x *Index) PinnedVersions(ctx context.Context, v Viewer, refs []lexicons.St
 		}
 	}
 	return out, nil
-}
-
-// RefStates tells what became of the target of each ref, by VersionKey. At most MaxBatch refs.
-func (x *Index) RefStates(ctx context.Context, v Viewer, refs []lexicons.StrongRef) (map[string]RefState, error) {
-	uris := make([]syntax.ATURI, len(refs))
-	dids := make([]syntax.DID, len(refs))
-	for i, r := range refs {
-		uris[i] = r.URI
-		dids[i], _ = r.URI.Authority().AsDID() // a strongRef's authority is a DID, or it would not have parsed
-	}
-	records, err := x.Records(ctx, Viewer{Admin: true}, uris)
-	if err != nil {
-		return nil, err
-	}
-	repos, err := x.Repos(ctx, dids)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[string]RefState, len(refs))
-	for i, r := range refs {
-		rec, held := records[r.URI]
-		repo, known := repos[dids[i]]
-		out[VersionKey(r.URI, r.CID)] = refState(v, r, rec, held, repo, known)
-	}
-	return out, nil
-}
-
-func refState(v Viewer, ref lexicons.StrongRef, rec Record, held bool, repo Repo, known bool) RefState {
-	pinned := ref.CID
-	switch {
-	case !v.Sees(ref.URI.Collection()):
-		return RefWithheld // whether it exists or not
-	case (known && !repo.Active || rec.TakenDown) && !v.Admin:
-		return RefWithheld
-	case known && pinned.Equals(repo.Commit) && !v.Restricted(): // where a repo's head is tells of all its writes
-		return RefCommitCID
-	case !held && known && repo.Sync == SyncSynced:
-		return RefMissing
-	case !held:
-		return RefNotIndexed
-	case rec.State == StateDeleted:
-		return RefDeleted
-	case rec.State == StateQuarantined:
-		return RefQuarantined
-	case rec.CID.Equals(pinned):
-		return RefCurrent
-	}
-	return RefChanged
 }
 
 // ReferencesTo lists the records that name target, by URI; kind "" for all kinds.

@@ -2,7 +2,6 @@ package index
 
 import (
 	"strconv"
-	"strings"
 
 	"herbarium.garden/lexicons"
 )
@@ -52,7 +51,14 @@ func references(rec *lexicons.Record) []foundRef {
 	if generator, ok := v["generator"].(map[string]any); ok {
 		c.strong(RefTranscript, "/generator/transcript", generator["transcript"])
 	}
-	c.citations("", v)
+	for _, citation := range citationsOf(string(rec.Collection), v) {
+		if citation.Target != nil {
+			c.add(RefCitation, citation.Path+"/target", string(citation.Target.URI), citation.Target.CID.String())
+		}
+		for i, via := range citation.Via {
+			c.add(RefVia, citation.Path+"/via/"+strconv.Itoa(i), string(via.URI), via.CID.String())
+		}
+	}
 	return c.found
 }
 
@@ -74,29 +80,5 @@ func (c *refCollector) each(kind ReferenceKind, path string, v any) {
 	list, _ := v.([]any)
 	for i, item := range list {
 		c.strong(kind, path+"/"+strconv.Itoa(i), item)
-	}
-}
-
-var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
-
-// citations walks any value; the parser has bounded its depth.
-func (c *refCollector) citations(path string, v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		if v["span"] != nil && v["relation"] != nil && v["target"] != nil {
-			c.strong(RefCitation, path+"/target", v["target"])
-			c.each(RefVia, path+"/via", v["via"])
-			return
-		}
-		for name, member := range v {
-			switch member.(type) {
-			case map[string]any, []any:
-				c.citations(path+"/"+escapePointer.Replace(name), member)
-			}
-		}
-	case []any:
-		for i, item := range v {
-			c.citations(path+"/"+strconv.Itoa(i), item)
-		}
 	}
 }

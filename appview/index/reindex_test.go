@@ -22,6 +22,7 @@ var derivedColumns = map[string]string{
 	"classes": "*", "skills": "*", "conversations": "*", "messages": "*",
 	"chain_nodes":    "uri, cid, live, future, target_uri, target_cid, edge, forked, bereft, observed_at, indexed_at",
 	"chain_branches": "main, head_uri",
+	"citations":      "*", "commit_marks": "mark, 0 AS none",
 }
 
 func dump(t *testing.T, db *migrations.DB) map[string]string {
@@ -77,6 +78,9 @@ func play(t *testing.T, x *index.Index) {
 	skill := put(a, string(lexicons.SkillNSID), key(20), map[string]any{"name": "s", "description": "d", "content": "c", "createdAt": "x"})
 	put(a, string(lexicons.ClassNSID), key(21), map[string]any{"name": "c", "description": "d", "skills": []any{strong(skill)}, "createdAt": "2026-11-30T10:00:00.000Z"})
 	put(a, string(lexicons.SkillNSID), key(20), map[string]any{"name": "s", "description": "d", "content": "c2", "createdAt": "x"})
+
+	put(b, string(lexicons.ClaimNSID), key(30), claim("one", "quotes", r1, quoting("one")))
+	require.NoError(t, x.RecheckCitations(t.Context(), shelf{}))
 
 	apply(t, x, &index.Desync{DID: bob, Reason: "a gap"}, &index.Identity{DID: ada, Handle: "ada.test"})
 }

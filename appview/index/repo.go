@@ -22,23 +22,25 @@ type repoRow struct {
 	Sync      string
 	SyncError string
 	FirstSeen string
-	UpdatedAt string
+	// Unreachable is with what its host or DID failed; '' while they answer.
+	Unreachable string
+	UpdatedAt   string
 
 	changed bool
 }
 
-const repoColumns = "did, handle, active, status, rev, commit_cid, data_cid, sync, sync_error, first_seen, updated_at"
+const repoColumns = "did, handle, active, status, rev, commit_cid, data_cid, sync, sync_error, unreachable, first_seen, updated_at"
 
 func (r *repoRow) advance(rev syntax.TID, commit, data cid.Cid) {
 	r.Rev, r.CommitCID, r.DataCID = string(rev), cidText(commit), cidText(data)
-	r.Sync, r.SyncError, r.changed = string(SyncSynced), "", true
+	r.Sync, r.SyncError, r.Unreachable, r.changed = string(SyncSynced), "", "", true
 }
 
 func (r *repoRow) export() Repo {
 	return Repo{
 		DID: syntax.DID(r.Did), Handle: syntax.Handle(r.Handle), Active: r.Active, Status: r.Status,
 		Rev: syntax.TID(r.Rev), Commit: parseCID(r.CommitCID), Data: parseCID(r.DataCID),
-		Sync: SyncState(r.Sync), SyncError: r.SyncError,
+		Sync: SyncState(r.Sync), SyncError: r.SyncError, Unreachable: r.Unreachable,
 		FirstSeen: textTime(r.FirstSeen), UpdatedAt: textTime(r.UpdatedAt),
 	}
 }
@@ -63,11 +65,11 @@ func (w *writer) repo(did syntax.DID) (*repoRow, error) {
 }
 
 func (w *writer) saveRepo(r *repoRow) error {
-	return w.tx.Exec(`INSERT INTO repos (`+repoColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	return w.tx.Exec(`INSERT INTO repos (`+repoColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (did) DO UPDATE SET handle = excluded.handle, active = excluded.active, status = excluded.status,
 			rev = excluded.rev, commit_cid = excluded.commit_cid, data_cid = excluded.data_cid,
-			sync = excluded.sync, sync_error = excluded.sync_error, updated_at = excluded.updated_at`,
-		r.Did, r.Handle, r.Active, r.Status, r.Rev, r.CommitCID, r.DataCID, r.Sync, r.SyncError, r.FirstSeen,
+			sync = excluded.sync, sync_error = excluded.sync_error, unreachable = excluded.unreachable, updated_at = excluded.updated_at`,
+		r.Did, r.Handle, r.Active, r.Status, r.Rev, r.CommitCID, r.DataCID, r.Sync, r.SyncError, r.Unreachable, r.FirstSeen,
 		migrations.FormatTime(w.now)).Error
 }
 

@@ -40,6 +40,7 @@ type Record struct {
 	DeletedAt  time.Time // zero unless StateDeleted
 	CBOR       []byte    // nil for a tombstone
 	TakenDown  bool      // by the operator of its host: only the operator is shown it
+	Purged     bool      // something that was here was removed for good by an operator
 }
 
 // Version is one witnessed operation on a URI, the oldest first. Content that
@@ -294,18 +295,3 @@ type SourceStatus struct {
 	Cursor    int64
 	UpdatedAt time.Time
 }
-
-// RefState is what became of a strongRef's target, as far as the index can tell.
-type RefState string
-
-// The states of a reference (SEMANTICS 4.1) that the index knows; the others need a look elsewhere.
-const (
-	RefCurrent     RefState = "current"
-	RefChanged     RefState = "changed"
-	RefDeleted     RefState = "deleted"
-	RefQuarantined RefState = "quarantined"
-	RefMissing     RefState = "missing"     // the repo is in step and it is not there
-	RefNotIndexed  RefState = "not-indexed" // the repo is not known here, or not in step
-	RefCommitCID   RefState = "commit-cid"  // the CID is that of a commit
-	RefWithheld    RefState = "withheld-from-viewer"
-)

@@ -418,6 +418,9 @@ func (c *Consumer) unfit(ctx context.Context, p *prepared, known *index.Repo, re
 	p.rejected++
 	c.cfg.Log.WarnContext(ctx, "unfit event", "source", c.cfg.Source.Name(), "did", known.DID, "error", reason)
 	c.desynchronize(p, known, reason.Error())
+	if errors.Is(reason, errUnreachable) {
+		p.events = append(p.events, &index.Unreachable{DID: known.DID, Reason: reason.Error()})
+	}
 	return nil
 }
 

@@ -226,10 +226,18 @@ func TestHostThatFailsIsAskedAgain(t *testing.T) {
 		known, err := x.Repo(t.Context(), ada)
 		require.NoError(t, err)
 		require.Equal(t, index.SyncDesynchronized, known.Sync)
+		reachable := func(is bool) func() bool {
+			return func() bool {
+				known, err := x.Repo(t.Context(), ada)
+				return err == nil && (known.Unreachable == "") == is
+			}
+		}
+		eventually(t, reachable(false))
 		h.mu.Lock()
 		h.down = false
 		h.mu.Unlock()
 		waitFor(t, c, a)
+		require.True(t, reachable(true)(), "what was learned ends it")
 	})
 }
 

@@ -22,8 +22,9 @@ type resyncer struct {
 
 // retry is a resync that is due.
 type retry struct {
-	at    time.Time
-	pause time.Duration // before the next try, should this one fail
+	at     time.Time
+	pause  time.Duration // before the next try, should this one fail
+	silent bool          // the index knows that nobody answers
 }
 
 // request makes a resync due now.
@@ -82,12 +83,28 @@ func (r *resyncer) due(ctx context.Context) error {
 			delete(r.retries, did)
 		case err != nil:
 			r.consumer.cfg.Log.WarnContext(ctx, "resync failed", "did", did, "error", err, "again_in", retry.pause)
+			if err := r.noAnswer(ctx, did, retry, err); err != nil {
+				return err
+			}
 			retry.at = r.consumer.cfg.Now().Add(retry.pause)
 			retry.pause = min(2*retry.pause, MaxBackoff)
 		default:
 			delete(r.retries, did)
 		}
 	}
+	return nil
+}
+
+// noAnswer tells the index, once, that a host or a DID does not answer.
+func (r *resyncer) noAnswer(ctx context.Context, did syntax.DID, retry *retry, reason error) error {
+	if retry.silent || !errors.Is(reason, errUnreachable) {
+		return nil
+	}
+	event := &index.Unreachable{DID: did, Reason: reason.Error()}
+	if err := r.consumer.cfg.Index.Apply(ctx, r.consumer.cfg.Source.Name(), 0, []index.Event{event}); err != nil {
+		return fmt.Errorf("note that %s does not answer: %w", did, err)
+	}
+	retry.silent = true
 	return nil
 }
 
@@ -100,8 +117,11 @@ func (e *applyError) Unwrap() error { return e.err }
 // one fetches, verifies and applies a whole repo.
 func (r *resyncer) one(ctx context.Context, did syntax.DID) (err error) {
 	body, err := r.consumer.cfg.Fetcher.FetchRepo(ctx, did)
+	if errors.Is(err, ErrRepoGone) {
+		return err
+	}
 	if err != nil {
-		return fmt.Errorf("fetch repo %s: %w", did, err)
+		return fmt.Errorf("fetch repo %s: %w: %w", did, errUnreachable, err)
 	}
 	defer func() { _ = body.Close() }() // read to its end or given up: nothing is lost
 	e, err := r.consumer.verify.repo(ctx, did, body)

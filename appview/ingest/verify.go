@@ -44,6 +44,10 @@ type Directory interface {
 // errKnown says that an event tells nothing new: it was delivered before.
 var errKnown = errors.New("already known")
 
+// errUnreachable says that a DID does not resolve now, or that a host does not
+// answer: nothing is wrong with what it may have.
+var errUnreachable = errors.New("does not answer")
+
 // verifier checks what came from a source. It holds no state of any repo:
 // what is known is passed in.
 type verifier struct {
@@ -154,7 +158,7 @@ func (v *verifier) signature(ctx context.Context, signed *repo.Commit, did synta
 func (v *verifier) signatureOnce(ctx context.Context, signed *repo.Commit, did syntax.DID) error {
 	id, err := v.dir.LookupDID(ctx, did)
 	if err != nil {
-		return fmt.Errorf("resolve identity: %w", err)
+		return fmt.Errorf("resolve identity: %w: %w", errUnreachable, err)
 	}
 	key, err := id.PublicKey()
 	if err != nil {

@@ -41,6 +41,7 @@ type service struct {
 	crawler  *pds.Crawler // nil without CRAWLERS
 	host     *pds.PDS
 	index    *index.Index
+	content  index.Content // the bytes behind observations, as far as they are here
 
 	closers []func() error // what was opened, in order
 }
@@ -75,6 +76,10 @@ const expireEvery = 10 * time.Second
 // scrubEvery is how often it is looked whether blobs are due to be read again.
 const scrubEvery = time.Minute
 
+// citationsEvery is how often it is looked whether citations are to be checked
+// again, for their evidence was superseded or its bytes are to be read.
+const citationsEvery = 2 * time.Second
+
 // collectEvery is how often blobs are collected that nobody refers to.
 const collectEvery = time.Hour
 
@@ -98,8 +103,11 @@ func (s *service) parts() map[string]func(context.Context) error {
 		"takedowns":    every(s.log, takedownsEvery, "tell the index what is taken down", s.host.SyncTakedowns),
 		"lexicons":     every(s.log, lexiconsEvery, "tell the index of the lexicons", s.host.SyncLexicons),
 		"revalidation": every(s.log, revalidateEvery, "judge records again", s.revalidate),
-		"deletions":    every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
-		"expiries":     every(s.log, expireEvery, "deactivate agents whose time is over", s.host.ExpireAgents),
+		"citations": every(s.log, citationsEvery, "check citations again", func(ctx context.Context) error {
+			return s.index.RecheckCitations(ctx, s.content)
+		}),
+		"deletions": every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
+		"expiries":  every(s.log, expireEvery, "deactivate agents whose time is over", s.host.ExpireAgents),
 	}
 	if s.crawler != nil {
 		parts["crawlers"] = s.crawler.Run
@@ -203,7 +211,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	if s.blobs, err = s.openBlobs(ctx); err != nil {
 		return nil, err
 	}
-	host := &ownHost{accounts: s.accounts, repos: s.repos, events: s.events, publicURL: cfg.PublicURL.String(), team: cfg.TeamDIDs}
+	host := &ownHost{accounts: s.accounts, repos: s.repos, events: s.events, blobs: s.blobs, publicURL: cfg.PublicURL.String(), team: cfg.TeamDIDs}
 	if s.consumer, err = ingest.New(ingest.Config{
 		Index: idx, Source: host, Fetcher: host, Directory: directory, Log: log, SampleSignatures: ownSignatureSample,
 	}); err != nil {
@@ -241,7 +249,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 			return nil, err
 		}
 	}
-	s.host, s.index = repoHost, idx
+	s.host, s.index, s.content = repoHost, idx, host
 	views, err := appview.New(appview.Config{
 		Index: idx, Directory: host, PublicCollections: cfg.PublicCollections,
 		Service: appview.Service{DID: cfg.ServiceDID, Version: buildVersion(), Visibility: visibility, PublicURL: cfg.PublicURL.String()},

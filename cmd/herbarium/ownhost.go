@@ -8,9 +8,12 @@ import (
 	"strconv"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/ipfs/go-cid"
 
 	"herbarium.garden/appview"
+	"herbarium.garden/appview/index"
 	"herbarium.garden/appview/ingest"
+	"herbarium.garden/blobstore"
 	"herbarium.garden/pds/account"
 	"herbarium.garden/pds/repostore"
 	"herbarium.garden/pds/sequencer"
@@ -26,6 +29,7 @@ type ownHost struct {
 	accounts  *account.Store
 	repos     *repostore.Store
 	events    *sequencer.Sequencer
+	blobs     *blobstore.Store
 	publicURL string
 	team      []syntax.DID
 }
@@ -155,4 +159,17 @@ func (h *ownHost) TakenDown(ctx context.Context, blobs []appview.BlobID) (map[ap
 		}
 	}
 	return down, nil
+}
+
+// OpenContent implements index.Content: of the blobs that are hosted here, those
+// that a record refers to and that are served.
+func (h *ownHost) OpenContent(ctx context.Context, did syntax.DID, c cid.Cid) (io.ReadCloser, error) {
+	blob, referenced, err := h.repos.GetBlob(ctx, did, c)
+	if errors.Is(err, repostore.ErrBlobNotFound) || err == nil && (!referenced || blob.Quarantined) {
+		return nil, fmt.Errorf("blob %s of %s: %w", c, did, index.ErrNoContent)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h.blobs.Open(ctx, c)
 }

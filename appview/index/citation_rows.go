@@ -1,0 +1,126 @@
+package index
+
+import (
+	"fmt"
+	"slices"
+
+	"herbarium.garden/lexicons"
+	"herbarium.garden/migrations"
+)
+
+// The kinds of entry of the queue of citations.
+const (
+	queueHead   = "head"   // citations that were compared with this observation, which is the head no more
+	queueRecord = "record" // a citing record that waits for bytes
+)
+
+// settleCitations writes what came of checking the citations of a record that
+// is in the views. How many records cite something is not ours to bound, so
+// what a new head means to all of them is left to the queue.
+func (w *writer) settleCitations(rec *recordRow, citing map[string]any) ([]Checked, error) {
+	citations := citationsOf(rec.Collection, citing)
+	if len(citations) == 0 {
+		return nil, nil // a version before this one was cleared away with all that it cited
+	}
+	if !w.fresh[rec.uri()] {
+		if err := w.tx.Exec("DELETE FROM citations WHERE from_uri = ?", rec.URI).Error; err != nil {
+			return nil, err
+		}
+	}
+	checked, err := examine(w.tx, citing, citations)
+	if err != nil {
+		return nil, err
+	}
+	waits := false
+	for _, c := range checked {
+		if c.Target == nil || len(c.Target.URI) > MaxURILength || len(c.Path) > maxFindingPath {
+			continue
+		}
+		waits = waits || len(c.waits) > 0
+		start, end := bounds(c.Tested.At)
+		head := ""
+		switch {
+		case c.Head != nil:
+			head = string(c.Head.URI)
+		case c.Target.URI.Collection() == lexicons.ObservationNSID:
+			head = string(c.Target.URI) // it is its own head, or will be compared once it has another
+		}
+		err := w.tx.Exec(`INSERT INTO citations (`+citationColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			rec.URI, clean(c.Path), rec.Did, indexKey(c.Relation), clean(string(c.Target.URI)), c.Target.CID.String(),
+			clean(string(c.Target.URI.Collection())), string(c.Tested.Verdict), c.Tested.Reason, string(c.Tested.Haystack), start, end,
+			string(c.Freshness), head).Error
+		if err != nil {
+			return nil, fmt.Errorf("note citation %s of %s: %w", c.Path, rec.URI, err)
+		}
+	}
+	if waits {
+		return checked, w.enqueue(queueRecord, rec.URI)
+	}
+	return checked, nil
+}
+
+// citationsOf are the citations of a record; none of a message that is withheld,
+// for what was taken away is listed nowhere.
+func citationsOf(collection string, value map[string]any) []lexicons.Citation {
+	if withheld, _ := value["withheld"].(bool); withheld && collection == string(lexicons.MessageNSID) {
+		return nil
+	}
+	return lexicons.FindCitations(value)
+}
+
+const citationColumns = "from_uri, path, from_did, relation, target_uri, target_cid, target_collection, verdict, reason, haystack, at_start, at_end, freshness, head_uri"
+
+// enqueue puts something on the queue, due at once; one that is there already
+// is due at once again.
+func (w *writer) enqueue(kind, uri string) error {
+	err := w.tx.Exec(`INSERT INTO citation_queue (kind, uri, due_at, tries) VALUES (?, ?, ?, 0)
+		ON CONFLICT (kind, uri) DO UPDATE SET due_at = excluded.due_at`, kind, uri, migrations.FormatTime(w.now)).Error
+	if err != nil {
+		return fmt.Errorf("queue citations of %s: %w", uri, err)
+	}
+	return nil
+}
+
+// headsMoved notes that what led to these heads may lead to others now. Only
+// what was compared with one is queued, so that a chain that nobody cites costs
+// one look-up.
+func (w *writer) headsMoved(heads ...string) error {
+	for part := range slices.Chunk(heads, MaxBatch) {
+		err := w.tx.Exec(`INSERT INTO citation_queue (kind, uri, due_at, tries)
+			SELECT DISTINCT ?, head_uri, ?, 0 FROM citations WHERE head_uri IN ? AND head_uri <> ''
+			ON CONFLICT (kind, uri) DO UPDATE SET due_at = excluded.due_at, tries = 0`,
+			queueHead, migrations.FormatTime(w.now), part).Error
+		if err != nil {
+			return fmt.Errorf("queue citations of heads that moved: %w", err)
+		}
+	}
+	return nil
+}
+
+// citationFindings are what is to be said of a record whose citations do not
+// all hold. Whether a target is missing is no finding: nobody may have looked.
+func citationFindings(checked []Checked) []lexicons.Finding {
+	var found []lexicons.Finding
+	flag := func(severity lexicons.Severity, code string, c Checked, format string, args ...any) {
+		found = append(found, lexicons.Finding{Code: code, Severity: severity, Path: c.Path, Message: fmt.Sprintf(format, args...)})
+	}
+	for _, c := range checked {
+		if c.Target == nil {
+			continue
+		}
+		switch verdict := c.Tested.Verdict; {
+		case c.Deleted:
+			flag(lexicons.Warning, lexicons.CodeEvidenceDeleted, c, "what is cited, %s, was deleted", c.Target.URI)
+		case verdict == lexicons.CitationMisquote:
+			flag(lexicons.Warning, lexicons.CodeMisquote, c, "the span does not have the words that it quotes from %s", c.Target.URI)
+		case verdict.Fails():
+			flag(lexicons.Warning, lexicons.CodeCitationFails, c, "%s: what is cited is not in the %s of %s %s", verdict, c.Tested.Haystack, c.Target.URI, c.Target.CID)
+		case verdict == lexicons.CitationAmbiguous:
+			flag(lexicons.Info, lexicons.CodeCitationAmbiguous, c, "the quote stands in several places of the %s of %s, and prefix and suffix do not choose one", c.Tested.Haystack, c.Target.URI)
+		}
+		if c.Freshness == lexicons.FreshGone {
+			flag(lexicons.Warning, lexicons.CodeEvidenceGone, c, "what is cited was superseded by %s, which no longer has it", c.Head.URI)
+		}
+	}
+	return found
+}

@@ -1,0 +1,194 @@
+package index
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/lexicons"
+)
+
+// RefState is what became of a record that is named somewhere, as far as this
+// index can tell: one set of words for every view (SEMANTICS 4.1).
+type RefState string
+
+// The states of a reference.
+const (
+	RefCurrent     RefState = "current"              // the pinned CID is the one that is shown
+	RefChanged     RefState = "changed"              // the record is there with another CID
+	RefDeleted     RefState = "deleted"              // its author deleted it
+	RefPurged      RefState = "purged"               // an operator removed it for good
+	RefQuarantined RefState = "quarantined"          // it fails its lexicon and is in no view
+	RefWithheld    RefState = "withheld-from-viewer" // it may be there, not for whoever asks
+	RefMissing     RefState = "missing"              // the repo is in step and it is not there
+	RefNotIndexed  RefState = "not-indexed"          // the repo is not known here, or not in step
+	RefUnreachable RefState = "unreachable"          // so it is, because its host or its DID does not answer
+	RefCommitCID   RefState = "commit-cid"           // the CID is that of a commit of the repo
+	RefMalformed   RefState = "malformed"            // no reference at all
+)
+
+// RefState is what became of the record itself, for whoever is shown it.
+func (r *Record) RefState() RefState {
+	switch r.State {
+	case StateDeleted:
+		if r.Purged {
+			return RefPurged
+		}
+		return RefDeleted
+	case StateQuarantined:
+		return RefQuarantined
+	}
+	return RefCurrent
+}
+
+// RefStates tells what became of the target of each ref, by VersionKey, in four
+// queries. At most MaxBatch refs.
+func (x *Index) RefStates(ctx context.Context, v Viewer, refs []lexicons.StrongRef) (map[string]RefState, error) {
+	uris := make([]syntax.ATURI, len(refs))
+	dids := make([]syntax.DID, len(refs))
+	for i, r := range refs {
+		uris[i], dids[i] = r.URI, authorOf(r.URI)
+	}
+	records, err := x.Records(ctx, Viewer{Admin: true}, uris)
+	if err != nil {
+		return nil, err
+	}
+	repos, err := x.Repos(ctx, dids)
+	if err != nil {
+		return nil, err
+	}
+	purged, err := x.purgedVersions(ctx, uris)
+	if err != nil {
+		return nil, err
+	}
+	commits, err := x.commits(ctx, refs)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]RefState, len(refs))
+	for i, r := range refs {
+		key := VersionKey(r.URI, r.CID)
+		t := refTarget{purged: purged[key], commit: commits[key]}
+		t.record, t.held = records[r.URI]
+		t.repo, t.known = repos[dids[i]]
+		out[key] = t.state(v, r)
+	}
+	return out, nil
+}
+
+// authorOf is the DID of a URI; a strongRef's authority is one, or it would not
+// have parsed.
+func authorOf(uri syntax.ATURI) syntax.DID {
+	did, err := uri.Authority().AsDID()
+	if err != nil {
+		return ""
+	}
+	return did
+}
+
+// refTarget is what is known of the target of one reference.
+type refTarget struct {
+	record Record
+	held   bool // there is a record, or the tombstone of one
+	repo   Repo
+	known  bool
+	purged bool // the pinned version
+	commit bool // the pinned CID is that of a commit of the repo
+}
+
+func (t *refTarget) state(v Viewer, ref lexicons.StrongRef) RefState {
+	switch {
+	case !v.Sees(ref.URI.Collection()):
+		return RefWithheld // whether it exists or not
+	case (t.known && !t.repo.Active || t.record.TakenDown) && !v.Admin:
+		return RefWithheld
+	case t.purged:
+		return RefPurged
+	case t.commit && !v.Restricted(): // a repo's commits tell of all its writes
+		return RefCommitCID
+	case !t.held && t.repo.Unreachable != "":
+		return RefUnreachable
+	case !t.held && t.known && t.repo.Sync == SyncSynced:
+		return RefMissing
+	case !t.held:
+		return RefNotIndexed
+	}
+	if state := t.record.RefState(); state != RefCurrent || t.record.CID.Equals(ref.CID) {
+		return state
+	}
+	return RefChanged
+}
+
+// isPurged is the condition that something at this URI was purged.
+func isPurged(uri string) string {
+	return "EXISTS (SELECT 1 FROM purged p WHERE p.uri = " + uri + ")"
+}
+
+// purgedVersions are the versions of uris that were purged, by VersionKey.
+func (x *Index) purgedVersions(ctx context.Context, uris []syntax.ATURI) (map[string]bool, error) {
+	out := map[string]bool{}
+	if len(uris) == 0 {
+		return out, nil
+	}
+	var rows []struct {
+		URI string `gorm:"column:uri"`
+		CID string `gorm:"column:cid"`
+	}
+	if err := x.db.Read.WithContext(ctx).Raw("SELECT uri, cid FROM purged WHERE uri IN ?", uris).Scan(&rows).Error; err != nil {
+		return nil, fmt.Errorf("read what was purged: %w", err)
+	}
+	for _, r := range rows {
+		out[versionKey(r.URI, r.CID)] = true
+	}
+	return out, nil
+}
+
+// commits are those of refs whose CID is that of a witnessed commit of the
+// target's repo, by VersionKey: a host that answers a write with the wrong one
+// of two CIDs.
+func (x *Index) commits(ctx context.Context, refs []lexicons.StrongRef) (map[string]bool, error) {
+	out := map[string]bool{}
+	if len(refs) == 0 {
+		return out, nil
+	}
+	marks := make([]int64, len(refs))
+	for i, r := range refs {
+		marks[i] = commitMark(string(authorOf(r.URI)), r.CID.String())
+	}
+	var found []int64
+	if err := x.db.Read.WithContext(ctx).Raw("SELECT mark FROM commit_marks WHERE mark IN ?", marks).Scan(&found).Error; err != nil {
+		return nil, fmt.Errorf("read commits: %w", err)
+	}
+	witnessed := make(map[int64]bool, len(found))
+	for _, mark := range found {
+		witnessed[mark] = true
+	}
+	for i, r := range refs {
+		out[VersionKey(r.URI, r.CID)] = witnessed[marks[i]]
+	}
+	return out, nil
+}
+
+// commitMark stands for a commit of a repo. An index over whole CIDs would be
+// ten times as large and just as random; two commits that share their mark by
+// chance would have to meet in one reference to be noticed.
+func commitMark(did, commit string) int64 {
+	sum := sha256.Sum256([]byte(did + " " + commit))
+	return int64(binary.BigEndian.Uint64(sum[:8])) //nolint:gosec // all 64 bits are wanted, whatever they count as
+}
+
+// markCommit remembers the commit of a journal row, once per transaction.
+func (w *writer) markCommit(row *journalRow) error {
+	if row.CommitCID == "" || w.marked == row.Did+" "+row.CommitCID {
+		return nil
+	}
+	w.marked = row.Did + " " + row.CommitCID
+	err := w.tx.Exec("INSERT INTO commit_marks (mark) VALUES (?) ON CONFLICT DO NOTHING", commitMark(row.Did, row.CommitCID)).Error
+	if err != nil {
+		return fmt.Errorf("note commit %s: %w", row.CommitCID, err)
+	}
+	return nil
+}
