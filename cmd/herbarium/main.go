@@ -44,6 +44,8 @@ func program() *cli.Command {
 			reindexCommand(),
 			agentCommand(),
 			blobCommand(),
+			lexiconCommand(),
+			quarantineCommand(),
 			configCommand(),
 			healthcheckCommand(),
 			tokenCommand(),
@@ -72,6 +74,11 @@ func strict(c *cli.Command) *cli.Command {
 	}
 	c.Before = func(ctx context.Context, c *cli.Command) (context.Context, error) {
 		given, want := c.Args().Slice(), len(c.Arguments)
+		if want > 0 {
+			if _, any := c.Arguments[want-1].(*cli.StringArgs); any && len(given) >= want {
+				return ctx, nil
+			}
+		}
 		switch {
 		case len(given) < want:
 			return ctx, fmt.Errorf("%s needs %s; see herbarium %s --help", c.Name, c.ArgsUsage, c.FullName())
