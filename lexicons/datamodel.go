@@ -104,7 +104,7 @@ func ParseCBOR(collection syntax.NSID, raw []byte) (*Record, error) {
 func checkType(collection syntax.NSID, value map[string]any) error {
 	t, ok := value["$type"].(string)
 	if !ok || t != string(collection) {
-		return malformed(CodeTypeMismatch, "/$type", "%q is written to collection %s, want $type %q", t, collection, string(collection))
+		return malformed(CodeTypeMismatch, "/$type", "%q is written to collection %s, want $type %q", clip(t), collection, string(collection))
 	}
 	return nil
 }
@@ -269,12 +269,16 @@ func kindOf(v any) string {
 }
 
 // clip shortens a value that a message quotes.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
+func clip(s string) string { return shown(s, 80) }
+
+// shown is what a client wrote as a finding may repeat it: what looks like a
+// credential is masked, and of a long text the start must do.
+func shown(s string, most int) string {
+	start := maskSecrets(s[:min(len(s), 2*longestReach)])
+	if len(s) <= 2*longestReach && len(start) <= most {
+		return start
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(start[:min(len(start), most)], "") + "…"
 }
 
 // eachBlob calls visit for every blob below value, in document order: the

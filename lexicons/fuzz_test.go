@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/bluesky-social/indigo/atproto/atdata"
@@ -99,5 +100,32 @@ func FuzzParseLexicon(f *testing.F) {
 		rec, err := lexicons.ParseJSON(l.NSID, []byte(`{"x":[[],{"$type":"com.example.a#x","x":{}}],"y":{"$type":"com.example.a"}}`))
 		require.NoError(t, err)
 		plan.Catalog.Judge(rec, "x")
+	})
+}
+
+// FuzzFindSecrets: what is found lies in the text, in order, without overlaps,
+// and in a stream, whose parts it may straddle, the same is found.
+func FuzzFindSecrets(f *testing.F) {
+	for _, sample := range secretSamples {
+		text, _ := sample.make(newMaker(2))
+		f.Add(text, uint16(0))
+		f.Add(text+"\n"+text, uint16(len(text)/2))
+	}
+	f.Fuzz(func(t *testing.T, text string, before uint16) {
+		if len(text) > 1<<11 {
+			return
+		}
+		text = strings.Repeat("\n", 256<<10-4096-int(before)) + text + strings.Repeat("\n", 8<<10)
+		found := lexicons.FindSecrets(text)
+		end := int64(0)
+		for _, secret := range found {
+			require.LessOrEqual(t, end, secret.Start)
+			require.Less(t, secret.Start, secret.End)
+			end = secret.End
+		}
+		require.LessOrEqual(t, end, int64(len(text)))
+		streamed, err := lexicons.ScanSecrets(strings.NewReader(text))
+		require.NoError(t, err)
+		require.Equal(t, found, streamed)
 	})
 }

@@ -34,22 +34,21 @@ func (t *trail) at(m string) string { return pointer(t.String(), m) }
 // maxNameShown bounds what one name of a hostile record takes of a pointer.
 const maxNameShown = 128
 
-// String renders the trail as an RFC 6901 pointer; a very long name is cut.
+// String renders the trail as an RFC 6901 pointer, of names as shownName has them.
 func (t *trail) String() string {
 	var path string
 	for _, s := range t.steps {
 		if s.index < 0 {
-			name := s.name
-			if len(name) > maxNameShown {
-				name = strings.ToValidUTF8(name[:maxNameShown], "") + "…"
-			}
-			path = pointer(path, name)
+			path = pointer(path, shownName(s.name))
 		} else {
 			path = pointerAt(path, s.index)
 		}
 	}
 	return path
 }
+
+// shownName is a name that a record chose as a finding may show it.
+func shownName(name string) string { return shown(name, maxNameShown) }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 

@@ -102,7 +102,8 @@ func compareOther(r *Rewrite, old, now map[string]any, withheld bool) {
 		if !has && !required {
 			continue
 		}
-		r.add(RewriteOther, pointer("", name), "only words may be taken away, "+name+" stays as it is")
+		shown := shownName(name)
+		r.add(RewriteOther, pointer("", shown), "only words may be taken away, "+shown+" stays as it is")
 	}
 }
 

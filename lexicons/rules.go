@@ -103,6 +103,7 @@ func (r *Rules) CheckRecord(ch Change) []Finding {
 	}
 	if check := r.record[ch.Record.Collection]; check != nil {
 		check(s)
+		recordSecrets(s)
 	}
 	return s.found
 }

@@ -12,19 +12,28 @@ const ContentHead = 1 << 20
 // CheckContent runs the rules that need the bytes which an observation keeps:
 // whether its text is their start, and secrets in them. content is the blob,
 // or its first ContentHead bytes. Like CheckRecord it needs no state and
-// belongs before the queue. Nothing is said of content that is not text.
+// belongs before the queue. Nothing is said of content that is not text; of
+// UTF-16, and of text that calls itself something else, only the secrets are.
 func (r *Rules) CheckContent(ch Change, content []byte) []Finding {
 	if ch.Action == Delete || ch.Record == nil || ch.Record.Collection != ObservationNSID {
 		return nil
 	}
 	o := ReadObservation(ch.Record.Value)
-	if o.Content == nil || !TextLike(o.Content.MimeType) {
+	if o.Content == nil {
 		return nil
 	}
 	s := &subject{Change: ch, settings: r.settings, catalog: r.catalog}
-	s.secrets("/content", string(content))
-	textIsStart(s, o, content)
+	s.contentSecrets(o.Content.MimeType, content)
+	if TextLike(o.Content.MimeType) {
+		textIsStart(s, o, content)
+	}
 	return s.found
+}
+
+// ReadsContent reports whether CheckContent would look at bytes of a MIME type,
+// so that others need not be fetched.
+func (r *Rules) ReadsContent(mime string) bool {
+	return TextLike(mime) || r.LooksForSecrets() && !HoldsNoText(mime)
 }
 
 // TextLike reports whether a MIME type says that the bytes are text in UTF-8.

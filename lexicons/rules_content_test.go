@@ -10,7 +10,7 @@ import (
 )
 
 func TestContentRules(t *testing.T) {
-	secret := secrets["GitHub token"]
+	secret, _ := sampleOf("github-token")
 	for _, c := range []struct {
 		name, mime, text, content string
 		size                      int // of the whole blob; 0 for len(content)

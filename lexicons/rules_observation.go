@@ -10,7 +10,6 @@ var observationRules = []recordRule[Observation]{
 	observationEmpty,
 	observationTimes,
 	observationSource,
-	observationSecrets,
 	observationGenerator,
 	supersedesForm,
 }
@@ -74,13 +73,6 @@ func observationSource(s *subject, o Observation) {
 	if o.Source.Kind == "url" && !isAbsoluteHTTP(o.Source.Value) {
 		s.flag(Warning, CodeSourceMalformed, "/source/value", "the source is of kind url, its value is no absolute http or https URL")
 	}
-}
-
-// observationSecrets: a record is signed, replicated and kept; a credential in
-// it is lost. What is surely one is refused, what may be one is flagged.
-func observationSecrets(s *subject, o Observation) {
-	s.secrets("/text", o.Text)
-	s.secrets("/source/value", o.Source.Value)
 }
 
 func observationGenerator(s *subject, o Observation) { s.generator(o.Generator, o.CreatedAt) }

@@ -166,8 +166,8 @@ func TestObservationRules(t *testing.T) {
 		{"supersedes itself", map[string]any{"supersedes": strongRef(observationURI(tid1))}, []string{"!supersedes-self /supersedes/uri InvalidRequest"}},
 
 		{"secret in the text", map[string]any{"text": "key " + "AKIA" + "QWERTYUIOPASDFGH"}, []string{"!SecretDetected /text SecretDetected"}},
-		{"secret in the command", source("command", "curl -H x:"+"ghp_"+"0123456789abcdefghijABCDEFGHIJ012345"), []string{"!SecretDetected /source/value SecretDetected"}},
-		{"perhaps a secret", map[string]any{"text": "eyJhbGciOiJub25lIn0." + "eyJzdWIiOiJleGFtcGxlIn0." + "c2lnbmF0dXJlLXBhcnQ"}, []string{"secret-suspect /text"}},
+		{"secret in the command", source("command", "curl -H x:gl"+"pat-"+"Zx3kQ9vT1mB7cW5dR2sY"), []string{"!SecretDetected /source/value SecretDetected"}},
+		{"perhaps a secret", map[string]any{"text": "eyJhbGciOiJub25lIn0." + "eyJzdWIiOiJzZWVkcyJ9." + "c2lnbmF0dXJlLXBhcnQ"}, []string{"secret-suspect /text"}},
 
 		{"blob of another codec", map[string]any{"content": map[string]any{"$type": "blob", "ref": map[string]any{"$link": dataCID}, "mimeType": "a/b", "size": 1}}, []string{"!blob-codec /content/ref InvalidRequest"}},
 		{"legacy blob anywhere", map[string]any{"extra": []any{map[string]any{"cid": blobCID, "mimeType": "a/b"}}}, []string{"!legacy-blob /extra/0 InvalidRequest"}},
