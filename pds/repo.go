@@ -269,7 +269,7 @@ func (p *PDS) remarks(ctx context.Context, did syntax.DID, w repostore.Write) ([
 		return findings, nil
 	}
 	content := lexicons.ReadObservation(w.Record.Value).Content
-	if content == nil || !p.rules.ReadsContent(content.MimeType) {
+	if content == nil || !rules.ReadsContent(content.MimeType) {
 		return findings, nil
 	}
 	// A blob that this account has not uploaded is refused by the repo, and its
