@@ -128,7 +128,16 @@ func (a *Appview) Register(s *xrpc.Server) error {
 		register(a, s, "listAgents", xrpc.Published, a.listAgents),
 		register(a, s, "getIndexStatus", xrpc.Read, a.getIndexStatus),
 		a.registerQuarantine(s),
+		a.registerCitations(s),
 	)
+}
+
+// registerCitations adds the one question that is asked with a body: a draft may
+// be as large as a record. It changes nothing either.
+func (a *Appview) registerCitations(s *xrpc.Server) error {
+	const verifyCitations syntax.NSID = namespace + "verifyCitations"
+	a.methods = append(a.methods, verifyCitations)
+	return xrpc.Procedure(s, verifyCitations, xrpc.Published, a.verifyCitations, xrpc.OfService("herbarium_appview"))
 }
 
 const namespace = "garden.herbarium."

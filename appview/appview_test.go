@@ -115,7 +115,7 @@ func TestDescribeServiceIsOpenAndTheRestIsNot(t *testing.T) {
 func TestEveryQueryWithALexiconIsRegistered(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dbtest.Open(t, migrations.Appview, migrations.SQLite))
-	var want []any
+	want := []any{"garden.herbarium.verifyCitations"} // a procedure, for a draft comes in a body
 	for m := range s.catalog.Methods() {
 		if m.NSID == "garden.herbarium.getAccountLimits" { // the host's
 			continue

@@ -164,7 +164,7 @@ func viewDeletedClass(r index.Record, who actors) *classView {
 	return &classView{
 		URI:       r.URI,
 		Author:    who.of(r.URI),
-		State:     index.RefDeleted,
+		State:     r.RefState(),
 		DeletedAt: datetime(r.DeletedAt),
 		Findings:  []findingView{},
 	}

@@ -14,8 +14,12 @@ import (
 func conversationMarkdown(c *conversationView, more bool) string {
 	var out strings.Builder
 	heading(&out, 1, or(plainMarkdown(c.Label), "Untitled conversation"))
-	if c.State == index.RefDeleted {
-		fmt.Fprintf(&out, "%s\n\n*Retracted: its owner deleted this conversation, witnessed %s. Nothing of it is kept.*\n", codeSpan(string(c.URI)), humanTime(c.DeletedAt))
+	if gone(c.State) {
+		how := "Retracted: its owner deleted this conversation"
+		if c.State == index.RefPurged {
+			how = "An operator removed this conversation for good"
+		}
+		fmt.Fprintf(&out, "%s\n\n*%s, witnessed %s. Nothing of it is kept.*\n", codeSpan(string(c.URI)), how, humanTime(c.DeletedAt))
 		return out.String()
 	}
 	facts(&out,

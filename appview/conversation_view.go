@@ -132,7 +132,7 @@ func viewDeletedConversation(r index.Record, who actors) *conversationView {
 	return &conversationView{
 		URI:       r.URI,
 		Author:    who.of(r.URI),
-		State:     index.RefDeleted,
+		State:     r.RefState(),
 		DeletedAt: datetime(r.DeletedAt),
 		Turns:     []turnView{},
 		Findings:  []findingView{},

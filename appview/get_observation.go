@@ -59,10 +59,7 @@ func (a *Appview) observationFacts(ctx context.Context, v index.Viewer, uri synt
 	if f.successors, err = a.index.Successors(ctx, v, uri); err != nil {
 		return nil, err
 	}
-	if f.citations, err = a.index.ReferencesTo(ctx, v, uri, index.RefCitation, index.Page{Limit: index.MaxLimit}); err != nil {
-		return nil, err
-	}
-	if f.citing, err = a.index.Records(ctx, v, distinct(each(f.citations.Items, referrer))); err != nil {
+	if err := a.citedBy(ctx, v, f); err != nil {
 		return nil, err
 	}
 	found, err := a.index.Findings(ctx, v, []syntax.ATURI{uri})
@@ -76,7 +73,8 @@ func (a *Appview) observationFacts(ctx context.Context, v index.Viewer, uri synt
 			return nil, err
 		}
 	}
-	if f.refs, err = a.refs(ctx, v, present(chain.Self.Supersedes, o.Generator.Transcript)); err != nil {
+	refs := append(present(chain.Self.Supersedes, o.Generator.Transcript), each(f.citations.Items, func(c index.Cited) lexicons.StrongRef { return c.Target })...)
+	if f.refs, err = a.refs(ctx, v, refs); err != nil {
 		return nil, err
 	}
 	if f.actors, err = a.actors(ctx, f.dids()); err != nil {
@@ -84,6 +82,23 @@ func (a *Appview) observationFacts(ctx context.Context, v index.Viewer, uri synt
 	}
 	f.blobs, err = a.blobHosts(ctx, contentOf(f.record))
 	return f, err
+}
+
+// citedBy hydrates who cites the observation.
+func (a *Appview) citedBy(ctx context.Context, v index.Viewer, f *observationFacts) (err error) {
+	uri := f.record.URI
+	if f.citations, err = a.index.CitedBy(ctx, v, uri, index.Page{Limit: index.MaxLimit}); err != nil {
+		return err
+	}
+	if f.citing, err = a.index.Records(ctx, v, distinct(each(f.citations.Items, func(c index.Cited) syntax.ATURI { return c.From }))); err != nil {
+		return err
+	}
+	if f.counts, err = a.index.CountCitations(ctx, v, uri); err != nil {
+		return err
+	}
+	disputes, err := a.index.Disputed(ctx, v, []syntax.ATURI{uri})
+	f.disputes = disputes[uri]
+	return err
 }
 
 func referrer(r index.Reference) syntax.ATURI { return r.From }

@@ -65,7 +65,13 @@ func (a *Appview) getRecord(ctx context.Context, xv xrpc.Viewer, p getRecordPara
 	}
 	value := decodeRecord(*shown)
 	located := strongRefs(value, maxRecordRefs)
-	refs, err := a.refs(ctx, v, each(located, func(l locatedRef) lexicons.StrongRef { return l.ref }))
+	var named []lexicons.StrongRef
+	for _, l := range located {
+		if l.malformed == "" {
+			named = append(named, l.ref)
+		}
+	}
+	refs, err := a.refs(ctx, v, named)
 	if err != nil {
 		return nil, err
 	}
@@ -109,15 +115,12 @@ func viewRecord(latest, shown index.Record, value map[string]any, found []index.
 		CID:        viewCID(shown.CID),
 		Author:     who.of(shown.URI),
 		Collection: shown.Collection,
-		State:      index.RefCurrent,
+		State:      latest.RefState(),
 		Findings:   []findingView{},
 	}
 	if latest.State == index.StateDeleted {
-		out.State, out.DeletedAt = index.RefDeleted, datetime(latest.DeletedAt)
+		out.DeletedAt = datetime(latest.DeletedAt)
 		return out
-	}
-	if latest.State == index.StateQuarantined {
-		out.State = index.RefQuarantined
 	}
 	if shown.CID != latest.CID {
 		out.State, out.CurrentCID = index.RefChanged, viewCID(latest.CID)
@@ -134,6 +137,12 @@ func viewRecord(latest, shown index.Record, value map[string]any, found []index.
 	}
 	masked, where := maskedValue(value)
 	out.Value, out.Masked = viewValue(masked), where
-	out.Refs = each(located, func(l locatedRef) recordRef { return recordRef{Path: l.path, Ref: refs.view(l.ref)} })
+	out.Refs = each(located, func(l locatedRef) recordRef {
+		if l.malformed != "" {
+			shown, _ := maskCredentials(l.malformed)
+			return recordRef{Path: l.path, Ref: refView{URI: shown, State: index.RefMalformed}}
+		}
+		return recordRef{Path: l.path, Ref: refs.view(l.ref)}
+	})
 	return out
 }

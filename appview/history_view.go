@@ -55,9 +55,8 @@ func viewVersion(m index.Member, f historyFacts) observationVersion {
 	record, shown := f.records[m.URI]
 	value := decodeRecord(record)
 	if value == nil {
-		view.State = index.RefDeleted
-		if !shown || record.State == index.StateQuarantined {
-			view.State = index.RefQuarantined
+		if view.State = record.RefState(); !shown {
+			view.State = index.RefQuarantined // of those that are not shown, a chain has these alone
 		}
 		return view
 	}

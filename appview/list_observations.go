@@ -59,6 +59,10 @@ func (a *Appview) listObservations(ctx context.Context, xv xrpc.Viewer, p listOb
 	if err != nil {
 		return nil, err
 	}
+	disputes, err := a.index.Disputed(ctx, v, each(list.Items, func(o index.Observation) syntax.ATURI { return o.URI }))
+	if err != nil {
+		return nil, err
+	}
 	var shown []BlobID
 	for _, o := range list.Items {
 		if o.Blob != nil {
@@ -72,7 +76,7 @@ func (a *Appview) listObservations(ctx context.Context, xv xrpc.Viewer, p listOb
 	return &listObservationsOutput{
 		Cursor: cursorOf("listObservations", list.Next),
 		Observations: orEmpty(each(list.Items, func(o index.Observation) observationItem {
-			return viewObservationItem(o, around.findings(o.URI), around.actors, blobs)
+			return viewObservationItem(o, around.findings(o.URI), disputes[o.URI], around.actors, blobs)
 		})),
 	}, nil
 }

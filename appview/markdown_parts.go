@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
+
+	"herbarium.garden/appview/index"
 )
 
 // The parts that the documents share.
@@ -42,6 +44,18 @@ func writeFindings(out *strings.Builder, found []findingView) {
 		fmt.Fprintf(out, ": %s\n", plainMarkdown(f.Message))
 	}
 	out.WriteByte('\n')
+}
+
+// gone tells that nothing is left of a record but that it was there.
+func gone(state index.RefState) bool { return state == index.RefDeleted || state == index.RefPurged }
+
+// tombstoneMarkdown says who removed a record, and when that was witnessed.
+func tombstoneMarkdown(state index.RefState, at syntax.Datetime) string {
+	who := "Deleted by its author"
+	if state == index.RefPurged {
+		who = "Removed for good by an operator"
+	}
+	return fmt.Sprintf("*%s, witnessed %s. Nothing of its content is kept.*\n", who, humanTime(at))
 }
 
 // actorMarkdown is the handle to read and the DID to be sure.

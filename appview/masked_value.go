@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"herbarium.garden/lexicons"
 )
@@ -60,12 +61,21 @@ func viewValue(v map[string]any) json.RawMessage {
 
 // locatedRef is a strong reference and where in a record it stands.
 type locatedRef struct {
-	path string
-	ref  lexicons.StrongRef
+	path      string
+	ref       lexicons.StrongRef
+	malformed string // the URI as written of what was meant as a reference and is none
+}
+
+// malformed tells of an object that looks like a strong reference that is none:
+// it names an AT URI and a CID, but no record by a DID, or no CID.
+func malformed(v map[string]any) (string, bool) {
+	uri, _ := v["uri"].(string)
+	_, pins := v["cid"].(string)
+	return uri, pins && strings.HasPrefix(uri, "at://")
 }
 
 // strongRefs finds the strong references anywhere in a value, in order of
-// path, at most limit of them.
+// path, at most limit of them; those too that are malformed.
 func strongRefs(v any, limit int) []locatedRef {
 	var found []locatedRef
 	var walk func(path string, v any)
@@ -77,6 +87,10 @@ func strongRefs(v any, limit int) []locatedRef {
 		case map[string]any:
 			if ref, err := lexicons.ReadStrongRef(v); err == nil {
 				found = append(found, locatedRef{path: path, ref: ref})
+				return
+			}
+			if uri, bad := malformed(v); bad {
+				found = append(found, locatedRef{path: path, malformed: uri})
 				return
 			}
 			for _, name := range slices.Sorted(maps.Keys(v)) {

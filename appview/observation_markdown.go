@@ -12,8 +12,8 @@ func observationMarkdown(o *observationView) string {
 	var out strings.Builder
 	heading(&out, 1, "Observation")
 	facts(&out, codeSpan(string(o.URI)))
-	if o.State == index.RefDeleted {
-		fmt.Fprintf(&out, "*Deleted by its author, witnessed %s. Nothing of its content is kept.*\n\n", humanTime(o.DeletedAt))
+	if gone(o.State) {
+		out.WriteString(tombstoneMarkdown(o.State, o.DeletedAt) + "\n")
 		writeChain(&out, o.Chain)
 		return out.String()
 	}
@@ -41,8 +41,12 @@ func observationMarkdown(o *observationView) string {
 	out.WriteString(fencedMarkdown(o.Text, "text") + "\n")
 	if len(o.CitedBy) > 0 {
 		heading(&out, 2, "Cited by")
+		if o.Disputes > 0 {
+			fmt.Fprintf(&out, "**Disputed** by %s.\n\n", count(o.Disputes, "record", "records"))
+		}
 		for _, c := range o.CitedBy {
-			fmt.Fprintf(&out, "- %s %s by %s\n", codeSpan(c.Relation), linkMarkdown("", c.URI), actorMarkdown(c.Author))
+			fmt.Fprintf(&out, "- %s %s by %s: %s%s\n", codeSpan(c.Relation), linkMarkdown("", c.URI), actorMarkdown(c.Author), c.Verdict,
+				prefixed("; on the head: ", string(c.Freshness)))
 		}
 		out.WriteByte('\n')
 	}

@@ -26,6 +26,8 @@ type observationView struct {
 	SameSource  *sameSource     `json:"sameSource,omitempty"`
 	CitedBy     []citingView    `json:"citedBy,omitempty"`
 	CitedCapped bool            `json:"citedByCapped,omitempty"`
+	Citations   []citedGroup    `json:"citations,omitempty"`
+	Disputes    int64           `json:"disputes,omitempty"`
 	OtherCIDs   []syntax.CID    `json:"otherCids,omitempty"`
 	Findings    []findingView   `json:"findings"`
 	Provenance  *provenanceView `json:"provenance,omitempty"`
@@ -62,16 +64,6 @@ type sameSource struct {
 	Capped       bool `json:"capped,omitempty"`
 }
 
-// citingView is garden.herbarium.defs#citingView.
-type citingView struct {
-	URI      syntax.ATURI `json:"uri"`
-	CID      syntax.CID   `json:"cid"`
-	Author   actorView    `json:"author"`
-	Relation string       `json:"relation"`
-	Path     string       `json:"path,omitempty"`
-	Pins     syntax.CID   `json:"pins,omitempty"`
-}
-
 // maxSameSource is where counting the observations of a source stops.
 const maxSameSource = 100
 
@@ -80,9 +72,11 @@ type observationFacts struct {
 	record     index.Record // may be a tombstone
 	chain      index.Chain
 	successors []index.Member // what directly supersedes record and counts
-	citations  index.List[index.Reference]
+	citations  index.List[index.Cited]
 	citing     map[syntax.ATURI]index.Record // of citations
-	sameSource int                           // up to maxSameSource and one more
+	counts     []index.CitedCount
+	disputes   int64
+	sameSource int // up to maxSameSource and one more
 	findings   []index.Finding
 	refs       *refTable
 	actors     actors
@@ -91,22 +85,20 @@ type observationFacts struct {
 
 func viewObservation(f observationFacts) *observationView {
 	view := &observationView{
-		URI:      f.record.URI,
-		CID:      viewCID(f.record.CID),
-		Author:   f.actors.of(f.record.URI),
-		State:    index.RefCurrent,
-		Chain:    viewChain(f),
-		CitedBy:  viewCitations(f),
-		Findings: viewFindings(f.findings),
+		URI:       f.record.URI,
+		CID:       viewCID(f.record.CID),
+		Author:    f.actors.of(f.record.URI),
+		State:     f.record.RefState(),
+		Chain:     viewChain(f),
+		CitedBy:   viewCitedBy(f),
+		Citations: viewCitedGroups(f.counts),
+		Disputes:  f.disputes,
+		Findings:  viewFindings(f.findings),
 	}
 	view.CitedCapped = f.citations.Next != nil
 	if f.record.State == index.StateDeleted {
-		view.State = index.RefDeleted
 		view.DeletedAt = datetime(f.record.DeletedAt)
 		return view
-	}
-	if f.record.State == index.StateQuarantined {
-		view.State = index.RefQuarantined
 	}
 	o := lexicons.ReadObservation(decodeRecord(f.record))
 	view.Source = viewSource(o.Source)
@@ -162,43 +154,6 @@ func (f observationFacts) viewLink(m index.Member) chainLink {
 
 func memberRef(m index.Member) strongRef { return strongRef{URI: m.URI, CID: viewCID(m.CID)} }
 
-func viewCitations(f observationFacts) []citingView {
-	var view []citingView
-	for _, ref := range f.citations.Items {
-		record, ok := f.citing[ref.From]
-		if !ok || record.CBOR == nil {
-			continue
-		}
-		view = append(view, citingView{
-			URI:      ref.From,
-			CID:      viewCID(record.CID),
-			Author:   f.actors.of(ref.From),
-			Relation: relationAt(decodeRecord(record), ref.Path),
-			Path:     ref.Path,
-			Pins:     viewCID(ref.CID),
-		})
-	}
-	return view
-}
-
-// relationAt reads the relation of the citation that path points into: the
-// innermost object on the way that has one.
-func relationAt(record map[string]any, path string) string {
-	relation := ""
-	var at any = record
-	for _, token := range pointerTokens(path) {
-		if at = descend(at, token); at == nil {
-			break
-		}
-		if object, ok := at.(map[string]any); ok {
-			if r, ok := object["relation"].(string); ok {
-				relation = r
-			}
-		}
-	}
-	return relation
-}
-
 // observationItem is garden.herbarium.defs#observationItem.
 type observationItem struct {
 	URI          syntax.ATURI    `json:"uri"`
@@ -214,10 +169,11 @@ type observationItem struct {
 	IsHead       bool            `json:"isHead"`
 	Supersedes   syntax.ATURI    `json:"supersedes,omitempty"`
 	FirstSeenAt  syntax.Datetime `json:"firstSeenAt,omitempty"`
+	Disputes     int64           `json:"disputes,omitempty"`
 	FindingCount int             `json:"findingCount"`
 }
 
-func viewObservationItem(o index.Observation, findings int, who actors, blobs blobHosts) observationItem {
+func viewObservationItem(o index.Observation, findings int, disputes int64, who actors, blobs blobHosts) observationItem {
 	content := lexicons.ReadObservation(decodeRecord(o.Record))
 	view := observationItem{
 		URI:          o.URI,
@@ -232,6 +188,7 @@ func viewObservationItem(o index.Observation, findings int, who actors, blobs bl
 		Generator:    viewGenerator(content.Generator, nil),
 		IsHead:       o.Head,
 		FirstSeenAt:  datetime(o.IndexedAt),
+		Disputes:     disputes,
 		FindingCount: findings,
 	}
 	if content.Supersedes != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -135,10 +136,14 @@ func (w *world) record(collection syntax.NSID) object {
 		v["examples"] = w.targets()
 		return v
 	case lexicons.ClaimNSID:
-		cited := object{"span": object{"byteStart": 0, "byteEnd": 3}, "relation": "quotes", "target": ref(w.target(lexicons.ObservationNSID)), "via": w.targets(lexicons.MessageNSID)}
+		cited := object{"span": object{"byteStart": 0, "byteEnd": 3}, "relation": []string{"quotes", "corrects"}[w.random.IntN(2)],
+			"target": ref(w.target(lexicons.ObservationNSID)), "via": w.targets(lexicons.MessageNSID)}
+		if w.random.IntN(4) > 0 {
+			cited["selector"] = quote([]string{"words", "words 1", "word", "nothing"}[w.random.IntN(4)])
+		}
 		return object{"text": text, "createdAt": written, "generator": object{"run": string(tid(1))}, "citations": []any{cited}}
 	}
-	return object{"text": text, "about": ref(w.target()), "citations": []any{object{"span": object{}, "relation": "doubts", "target": ref(w.target())}}}
+	return object{"text": text, "about": ref(w.target()), "citations": []any{object{"span": object{}, "relation": "doubts", "target": ref(w.target()), "selector": quote("words")}}}
 }
 
 // neverMade is the CID of no record.
@@ -201,6 +206,7 @@ func (w *world) questions() []question {
 		seen[r.URI] = true
 		ask("getRecord", "uri", uri)
 		ask("listFindings", "uri", uri)
+		ask("verifyCitations", "uri", uri)
 		switch r.URI.Collection() {
 		case lexicons.ObservationNSID:
 			ask("getObservation", "uri", uri)
@@ -243,11 +249,19 @@ func (w *world) questions() []question {
 	return append(all, question{"describeService", nil})
 }
 
+// answer asks a query, or the one procedure of the service.
+func (s *site) answer(method string, params []string) *httptest.ResponseRecorder {
+	if method == "verifyCitations" {
+		return s.send(method, object{params[0]: params[1]})
+	}
+	return s.ask(method, params...)
+}
+
 // pages are the answers to a question, page after page.
 func (s *site) pages(q question) (bodies []string) {
 	params := q.params
 	for {
-		res := s.ask(q.method, params...)
+		res := s.answer(q.method, params)
 		bodies = append(bodies, fmt.Sprintf("%d %s", res.Code, res.Body))
 		if res.Code == http.StatusOK {
 			require.Empty(s.t, misfits(s.catalog, q.method, res.Body.Bytes()), "%v: %s", q, res.Body)
@@ -300,6 +314,7 @@ func compareWorlds(t *testing.T, dialect migrations.Dialect, seed uint64, steps 
 	w.live(steps, published)
 	for _, s := range w.sites { // its records are gone from view, public or not
 		s.apply(&index.Account{DID: "did:web:carol.test", Status: "deactivated"})
+		require.NoError(t, s.index.RecheckCitations(t.Context(), noContent{}))
 	}
 
 	full, bare := w.sites[0], w.sites[1]

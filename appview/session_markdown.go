@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"herbarium.garden/appview/index"
 )
 
 // sessionMarkdown writes a session as a document to go on from: the resume
@@ -14,8 +12,8 @@ func sessionMarkdown(s *sessionView) string {
 	var out strings.Builder
 	heading(&out, 1, or(plainMarkdown(s.Title), "Untitled session"))
 	facts(&out, codeSpan(string(s.URI)))
-	if s.State == index.RefDeleted {
-		fmt.Fprintf(&out, "*Deleted by its author, witnessed %s. Nothing of its content is kept.*\n", humanTime(s.DeletedAt))
+	if gone(s.State) {
+		out.WriteString(tombstoneMarkdown(s.State, s.DeletedAt))
 		return out.String()
 	}
 	state := s.Derived.State

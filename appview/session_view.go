@@ -128,7 +128,7 @@ func viewDeletedSession(r index.Record, who actors) *sessionView {
 	return &sessionView{
 		URI:       r.URI,
 		Author:    who.of(r.URI),
-		State:     index.RefDeleted,
+		State:     r.RefState(),
 		DeletedAt: datetime(r.DeletedAt),
 		Findings:  []findingView{},
 	}

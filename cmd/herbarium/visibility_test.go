@@ -226,6 +226,7 @@ var gates = map[string]gate{
 	"garden.herbarium.listConversations":                toPublished,
 	"garden.herbarium.listFindings":                     toPublished,
 	"garden.herbarium.getRecord":                        toPublished,
+	"garden.herbarium.verifyCitations":                  toPublished,
 	"garden.herbarium.getAgent":                         toPublished,
 	"garden.herbarium.listAgents":                       toPublished,
 	"garden.herbarium.getIndexStatus":                   toReaders,
