@@ -34,13 +34,21 @@ func (p *PDS) SyncLexicons(ctx context.Context) error {
 	// One is told at a time, and the set is read only then: see tellIndex.
 	p.telling.Lock()
 	defer p.telling.Unlock()
+	was := p.library.Current()
 	if err := p.library.Refresh(ctx); err != nil {
 		return fmt.Errorf("sync lexicons: %w", err)
+	}
+	is := p.library.Current().Catalog
+	added := is.Added()
+	for _, l := range added {
+		if was.Catalog != is && is.Lexicon(l.NSID) != l {
+			p.log.WarnContext(ctx, "an added lexicon does not fit the program's own, which holds; remove it with herbarium lexicon remove", "nsid", l.NSID)
+		}
 	}
 	if p.index == nil {
 		return nil
 	}
-	if err := p.index.SetLexicons(ctx, p.library.Current().Catalog.Added()); err != nil {
+	if err := p.index.SetLexicons(ctx, added); err != nil {
 		return fmt.Errorf("tell the index of the lexicons: %w", err)
 	}
 	return nil

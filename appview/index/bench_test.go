@@ -36,3 +36,27 @@ func BenchmarkApply(b *testing.B) {
 		})
 	}
 }
+
+// A page of observations in one chain, of which half go into quarantine and
+// come out again: what applying has to wait for.
+func BenchmarkRevalidatePage(b *testing.B) {
+	x, a := newIndex(b, dbtest.Open(b, migrations.Appview, migrations.SQLite)), newAuthor(ada)
+	require.NoError(b, x.Adopt(b.Context()))
+	loose := []*lexicons.Lexicon{without(b, lexicons.ObservationNSID, "method")}
+	require.NoError(b, x.SetLexicons(b.Context(), loose))
+	var events []index.Event
+	var last *lexicons.StrongRef
+	for n := range 100 {
+		value := observation("text", last)
+		if n%2 == 0 {
+			delete(value, "method")
+		}
+		c, ref := a.put(b, lexicons.ObservationNSID, key(n), value)
+		events, last = append(events, c), &ref
+	}
+	require.NoError(b, x.Apply(b.Context(), "bench", 0, events))
+	for n := 0; b.Loop(); n++ {
+		require.NoError(b, x.SetLexicons(b.Context(), loose[:n%2]))
+		settle(b, x)
+	}
+}

@@ -33,3 +33,11 @@ func (x *Index) ListQuarantine(ctx context.Context, f QuarantineFilter, p Page) 
 	list := collect(rows, p, func(uri *syntax.ATURI) (Record, Position) { return Record{URI: *uri}, Position{URI: string(*uri)} })
 	return list, hydrate(ctx, x, Viewer{Admin: true}, list.Items, func(r *Record) *Record { return r })
 }
+
+// Quarantined counts the quarantined records.
+func (x *Index) Quarantined(ctx context.Context) (n int64, err error) {
+	if err := x.db.Read.WithContext(ctx).Raw("SELECT COUNT(*) FROM records WHERE state = 'quarantined'").Scan(&n).Error; err != nil {
+		return 0, fmt.Errorf("count quarantine: %w", err)
+	}
+	return n, nil
+}

@@ -313,13 +313,14 @@ func (s *service) openBlobs(ctx context.Context) (*blobstore.Store, error) {
 	return blobstore.New(blobstore.Config{Bucket: bucket, SpoolDir: s.cfg.SpoolDir, Limit: int64(s.cfg.BlobLimit)})
 }
 
-// revalidatePause is what applying gets between two pages of records that are
-// judged again.
+// revalidatePause is the least time that applying gets between two pages of
+// records that are judged again.
 const revalidatePause = 20 * time.Millisecond
 
-// revalidate judges again whatever is to be.
+// revalidate judges again whatever is to be, and takes half of the time at most.
 func (s *service) revalidate(ctx context.Context) error {
 	for {
+		start := time.Now()
 		more, err := s.index.Revalidate(ctx)
 		if err != nil || !more {
 			return err
@@ -327,7 +328,7 @@ func (s *service) revalidate(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(revalidatePause):
+		case <-time.After(max(revalidatePause, time.Since(start))):
 		}
 	}
 }
@@ -361,6 +362,13 @@ func (s *service) watch(ctx context.Context) {
 	})
 	s.metrics.gauge("herbarium_index_seq", "Seq up to which the index has applied the event log.", func() float64 {
 		return float64(s.consumer.Status().Cursor)
+	})
+	s.metrics.gauge("herbarium_records_quarantined", "Records that do not match their lexicon, and are in no view.", func() float64 {
+		n, err := s.index.Quarantined(context.WithoutCancel(ctx))
+		if err != nil {
+			return -1
+		}
+		return float64(n)
 	})
 	s.metrics.gauge("herbarium_index_lag_seconds", "Age of the last event applied while there are more; 0 when caught up.", func() float64 {
 		return s.consumer.Status().Lag.Seconds()
