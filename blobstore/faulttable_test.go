@@ -28,14 +28,13 @@ var faultTable = []struct {
 	after string // the places after it
 	again string // and after the step was repeated without a fault
 }{
-	{"upload", buckettest.Stat, buckettest.Refused, true, "", "objects"},
-	{"upload", buckettest.Stat, buckettest.Hangs, true, "", "objects"},
 	{"upload", buckettest.Put, buckettest.Refused, true, "", "objects"},
 	{"upload", buckettest.Put, buckettest.Hangs, true, "", "objects"},
 	{"upload", buckettest.Put, buckettest.Persisted, true, "objects", "objects"}, // an orphan until it is repeated or swept
 
 	{"upload of trash", buckettest.Put, buckettest.Refused, true, "trash", "objects trash"},
 	{"upload of trash", buckettest.Put, buckettest.Persisted, true, "objects trash", "objects trash"},
+	{"upload again", buckettest.Put, buckettest.Refused, true, "objects", "objects"},
 
 	{"trash", buckettest.Move, buckettest.Refused, true, "objects", "trash"},
 	{"trash", buckettest.Move, buckettest.Hangs, true, "objects", "trash"},
@@ -135,6 +134,9 @@ func prepareStep(t *testing.T, s *blobstore.Store, name string) func(context.Con
 	}
 	switch name {
 	case "upload":
+		return upload
+	case "upload again":
+		do(upload)
 		return upload
 	case "upload of trash":
 		do(upload, on(s.Trash))

@@ -196,7 +196,8 @@ func (b *S3) Stat(ctx context.Context, key string) (Object, error) {
 }
 
 // Move implements Bucket: the server copies, then the old key is deleted. It takes
-// objects up to 5 GiB, which is what servers copy in one request.
+// objects up to 5 GiB, which is what servers copy in one request; no blob may be
+// larger (config: BLOB_LIMIT).
 func (b *S3) Move(ctx context.Context, from, to string) error {
 	if err := errors.Join(CheckKey(from), CheckKey(to)); err != nil {
 		return err

@@ -104,8 +104,10 @@ func New(c Config) (*Store, error) {
 func (s *Store) Limit() int64 { return s.limit }
 
 // Receive reads a blob from r to its end, once, and stores it under its CID.
-// When it returns nil the bytes are durable. A blob that is already stored is
-// not written again.
+// When it returns nil the bytes are durable. They are written also when an object
+// of that CID is there: it may be damaged, which costs a reading to find out, and
+// whoever measures how long an upload takes does not learn whether somebody else
+// has made it before.
 //
 // The type in the result is what the first bytes show when they carry the
 // signature of a binary format, because a client's Content-Type is often wrong;
@@ -148,13 +150,6 @@ func (s *Store) ReceiveIf(ctx context.Context, r io.Reader, declared string, adm
 		return Info{}, err
 	}
 
-	// A stored object of another size is damaged: the put below repairs it.
-	switch at, err := s.bucket.Stat(ctx, key); {
-	case err == nil && at.Size == size:
-		return info, nil
-	case err != nil && !errors.Is(err, ErrNotFound):
-		return Info{}, fmt.Errorf("look for blob %s: %w", c, err)
-	}
 	if err := s.bucket.Put(ctx, key, spool, size, digest); err != nil {
 		return Info{}, fmt.Errorf("store blob %s: %w", c, err)
 	}

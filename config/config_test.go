@@ -133,6 +133,7 @@ func TestFaults(t *testing.T) {
 		"redirect to files": {env("HERBARIUM_BLOB_REDIRECT=5m"), "needs BLOBS=s3://"},
 		"redirect for long": {env("HERBARIUM_BLOBS=s3://b", "HERBARIUM_BLOB_REDIRECT=8d"), "want 0s to 168h"},
 		"redirect unhashed": {env("HERBARIUM_BLOBS=s3://b", "HERBARIUM_BLOB_REDIRECT=5m", "HERBARIUM_BLOB_VERIFY=on"), "want one of them"},
+		"size over a copy":  {env("HERBARIUM_BLOB_LIMIT=6GiB"), "want 5GiB at most"},
 		"no size":           {env("HERBARIUM_BLOB_LIMIT=0"), "more than 0"},
 		"duration":          {env("HERBARIUM_EVENT_RETENTION=soon"), "want a duration"},
 		"network":           {env("HERBARIUM_TRUSTED_PROXIES=10.0.0.0/8 proxy"), `"proxy" is no network`},

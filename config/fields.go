@@ -73,7 +73,7 @@ var fields = []Field{
 		derive: func(c *Config) string { return "dir:" + c.DataDir + "/blobs" },
 		set:    into(parseBlobs, func(c *Config) *string { return &c.Blobs })},
 	{Name: "BLOB_LIMIT", Group: "Files", Default: "100MiB",
-		Doc: "Largest blob that is accepted. A proxy in front must allow as much.",
+		Doc: "Largest blob that is accepted, 5GiB at most. A proxy in front must allow as much.",
 		set: into(parseSize, func(c *Config) *ByteSize { return &c.BlobLimit })},
 	{Name: "BLOB_VERIFY", Group: "Files", Default: "false",
 		Doc: "Hash blobs while they are served: a transfer fails rather than end with wrong bytes. Costs a core per 1 GB/s, and a whole read before a part.",

@@ -42,6 +42,9 @@ type raw struct {
 // Load reads the configuration: defaults, then the file, the environment and
 // the flags, each overruling the one before. An empty value means not set. All
 // faults found are in the error.
+// maxBlobLimit is what S3 copies in one request, which is how a blob is moved.
+const maxBlobLimit = 5 << 30
+
 // maxBlobRedirect is how long S3 lets a signed URL be good.
 const maxBlobRedirect = 7 * 24 * time.Hour
 
@@ -267,6 +270,9 @@ func (c *Config) contradictions() (errs []error) {
 	}
 	if c.BlobLimit <= 0 {
 		fault("BLOB_LIMIT: want more than 0")
+	}
+	if c.BlobLimit > maxBlobLimit {
+		fault("BLOB_LIMIT: want 5GiB at most: a bucket moves no larger object in one step")
 	}
 	switch redirects := c.BlobRedirect != 0; {
 	case c.BlobRedirect < 0 || c.BlobRedirect > maxBlobRedirect:

@@ -34,7 +34,7 @@ func (p *PDS) CollectBlobs(ctx context.Context, dryRun bool) (repostore.Collecte
 	})
 	if did != (repostore.Collected{}) && !dryRun {
 		p.log.InfoContext(ctx, "collected blobs", "expired", did.Expired.Count, "trashed", did.Trashed.Count, "trashed_bytes", did.Trashed.Bytes,
-			"emptied", did.Emptied.Count, "emptied_bytes", did.Emptied.Bytes, "revived", did.Revived)
+			"emptied", did.Emptied.Count, "emptied_bytes", did.Emptied.Bytes, "cleared", did.Cleared.Count, "revived", did.Revived)
 	}
 	return did, err
 }
@@ -52,7 +52,8 @@ func (b bin) Restore(ctx context.Context, c cid.Cid) error {
 }
 
 func (b bin) Empty(ctx context.Context, c cid.Cid) error {
-	return b.blobs.Discard(ctx, blobstore.Trash, c)
+	// Of a blob that was damaged once and uploaded anew there are bytes in both.
+	return errors.Join(b.blobs.Discard(ctx, blobstore.Trash, c), b.blobs.Discard(ctx, blobstore.Quarantine, c))
 }
 
 func unlessGone(err error) error {

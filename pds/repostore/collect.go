@@ -21,14 +21,14 @@ type Bytes interface {
 	Trash(ctx context.Context, c cid.Cid) error
 	// Restore puts them back, if they are in the trash and not where readers look.
 	Restore(ctx context.Context, c cid.Cid) error
-	// Empty deletes the copy in the trash.
+	// Empty deletes what is in the trash of it, and in the quarantine.
 	Empty(ctx context.Context, c cid.Cid) error
 }
 
 // Collection says what to collect. All times are moments in the past.
 type Collection struct {
 	Abandoned time.Time // what has been nobody's since before then goes to the trash
-	Trashed   time.Time // what was put into the trash before then is deleted
+	Trashed   time.Time // what was put into the trash, or the quarantine, before then and is nobody's is deleted
 	Stalled   time.Time // whoever began to move an object before then has died over it
 	DryRun    bool      // only count
 }
@@ -46,6 +46,7 @@ type Collected struct {
 	Expired Tally // taken from accounts, for no record refers to them
 	Trashed Tally // objects that no account has, moved to the trash
 	Emptied Tally // deleted from the trash
+	Cleared Tally // damaged objects that no account has, deleted from the quarantine
 	Revived int64 // objects that an upload claimed while they were being moved, put back
 }
 
@@ -53,7 +54,7 @@ type Collected struct {
 const collectionPage = 500
 
 // Collect takes away blobs that nobody refers to, in two cycles: to the trash,
-// and, when they have lain there, out of it. It may be cut off anywhere and run
+// and, when they have lain there, out of it; damaged ones out of the quarantine. It may be cut off anywhere and run
 // again, also by several processes at once.
 //
 // An object is never moved while an account has it: the row is marked under its
@@ -70,6 +71,9 @@ func (s *Store) Collect(ctx context.Context, bytes Bytes, c Collection) (did Col
 		return did, fmt.Errorf("collect: %w", err)
 	}
 	if err := s.empty(ctx, bytes, c, &did); err != nil {
+		return did, fmt.Errorf("collect: %w", err)
+	}
+	if err := s.clear(ctx, bytes, c, &did); err != nil {
 		return did, fmt.Errorf("collect: %w", err)
 	}
 	return did, nil
@@ -279,5 +283,32 @@ func (s *Store) empty(ctx context.Context, bytes Bytes, c Collection, did *Colle
 			}
 		}
 		return remove(o)
+	})
+}
+
+// clear deletes damaged bytes that no account has and that people had the time to
+// look at. It needs no mark: nobody reads them or puts them back, and the row goes
+// only if it is still what it was. An account cannot come by such a blob but by an
+// upload, which makes it live.
+func (s *Store) clear(ctx context.Context, bytes Bytes, c Collection, did *Collected) error {
+	return s.walkObjects(ctx, objectQuarantined, "changed_at", c.Trashed, func(o object) error {
+		if o.had {
+			return nil
+		}
+		if !c.DryRun {
+			if err := bytes.Empty(ctx, o.cid); err != nil {
+				return fmt.Errorf("delete object %s from the quarantine: %w", o.cid, err)
+			}
+			removed := s.db.Write.WithContext(ctx).Exec(`DELETE FROM blob_objects WHERE cid = ? AND state = ? AND changed_at = ?
+				AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.cid = blob_objects.cid)`, o.cid.Bytes(), objectQuarantined, o.at)
+			if removed.Error != nil {
+				return fmt.Errorf("forget object %s: %w", o.cid, removed.Error)
+			}
+			if removed.RowsAffected == 0 {
+				return nil
+			}
+		}
+		did.Cleared.add(o.size)
+		return nil
 	})
 }

@@ -28,20 +28,23 @@ const (
 // again.
 var ErrObjectBusy = errors.New("repostore: the stored bytes were moved during the upload")
 
-// ClaimObject is called before the bytes of an upload are looked for and
-// stored: from here on they are kept for the grace period at least, and whoever
-// was about to move them away brings them back. Damaged bytes on the way to the
-// quarantine are not brought back, so none can be claimed: ErrObjectBusy.
+// ClaimObject is called before the bytes of an upload are stored: from here on
+// they are kept for the grace period at least, and whoever was about to move them
+// away brings them back. Damaged bytes on the way to the quarantine are not
+// brought back, so none can be claimed until they are there, or until who moved
+// them counts as dead: ErrObjectBusy.
 func (s *Store) ClaimObject(ctx context.Context, c cid.Cid, size int64) error {
-	now := migrations.FormatTime(s.now())
-	// Bytes that are stored already are not written again, so they are as old as
-	// their last check; those that were found missing or damaged are.
+	now := s.now()
+	at := migrations.FormatTime(now)
+	// Of bytes in quarantine none are where readers look until the upload has put
+	// them there.
 	claimed := s.db.Write.WithContext(ctx).Exec(`INSERT INTO blob_objects (size, cid, state, touched_at, changed_at, checked_at) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT (cid) DO UPDATE SET touched_at = excluded.touched_at, state = excluded.state, missing_at = NULL,
+		ON CONFLICT (cid) DO UPDATE SET touched_at = excluded.touched_at, state = excluded.state,
 			changed_at = CASE WHEN blob_objects.state = excluded.state THEN blob_objects.changed_at ELSE excluded.changed_at END,
-			checked_at = CASE WHEN blob_objects.state = ? OR blob_objects.missing_at IS NOT NULL THEN excluded.checked_at ELSE blob_objects.checked_at END
-		WHERE blob_objects.state <> ?`,
-		size, c.Bytes(), objectLive, now, now, now, objectQuarantined, objectQuarantining)
+			missing_at = CASE WHEN blob_objects.state IN (?, ?) THEN excluded.changed_at ELSE blob_objects.missing_at END
+		WHERE blob_objects.state <> ? OR blob_objects.changed_at < ?`,
+		size, c.Bytes(), objectLive, at, at, at, objectQuarantining, objectQuarantined,
+		objectQuarantining, migrations.FormatTime(now.Add(-isolationDead)))
 	err := claimed.Error
 	if err == nil && claimed.RowsAffected == 0 {
 		err = ErrObjectBusy
@@ -53,13 +56,14 @@ func (s *Store) ClaimObject(ctx context.Context, c cid.Cid, size int64) error {
 }
 
 // holdObject makes sure, inside the caller's transaction (tx), that the bytes
-// of an upload are where readers look, and lets nobody move them before it
-// ends. ErrObjectBusy.
+// of an upload, which has just written them, are where readers look, and lets
+// nobody move them before it ends. ErrObjectBusy.
 func holdObject(tx *gorm.DB, b Blob) error {
 	var state string
 	at := migrations.FormatTime(b.UploadedAt)
 	held, err := one(tx, `INSERT INTO blob_objects (size, cid, state, touched_at, changed_at, checked_at) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT (cid) DO UPDATE SET touched_at = excluded.touched_at WHERE blob_objects.state = excluded.state RETURNING state`,
+		ON CONFLICT (cid) DO UPDATE SET touched_at = excluded.touched_at, checked_at = excluded.checked_at, missing_at = NULL
+		WHERE blob_objects.state = excluded.state RETURNING state`,
 		[]any{b.Size, b.CID.Bytes(), objectLive, at, at, at}, &state)
 	if err == nil && !held {
 		err = ErrObjectBusy

@@ -1,0 +1,127 @@
+package pds_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ipfs/go-cid"
+	"github.com/stretchr/testify/require"
+
+	"herbarium.garden/blobstore"
+	"herbarium.garden/blobstore/buckettest"
+	"herbarium.garden/pds"
+)
+
+// Whoever uploads or asks for bytes that another account has cannot tell by the
+// time it takes: the host does the same as if nobody had them.
+func TestWhatAnotherAccountHasDoesNotShow(t *testing.T) {
+	bucket := buckettest.NewFaulty(blobstore.NewMemory())
+	eachHost(t, setting{bucket: bucket}, func(t *testing.T, h *host) {
+		owner, other := h.agent(t, "owner"), h.agent(t, "other")
+		content := []byte("what somebody saw " + string(h.did))
+		calls := func(do func()) []buckettest.Op {
+			bucket.Heal() // forgets the calls before
+			do()
+			return bucket.Calls()
+		}
+		first := calls(func() { h.upload(t, owner, content, "text/plain").ok(t) })
+		require.Equal(t, []buckettest.Op{buckettest.Put}, first)
+		h.create(t, owner, note, object{"blob": blobOf(h.upload(t, owner, content, "text/plain").ok(t))}).ok(t)
+
+		// What another has, and what nobody has.
+		ask := func(content []byte) (r reply, ops []buckettest.Op) {
+			ops = calls(func() { r = h.getBlob(t, other.access, other.did, rawCID(t, content)) })
+			r.refused(t, 400, "BlobNotFound")
+			return r, ops
+		}
+		others, opsOthers := ask(content)
+		nobodys, opsNobodys := ask([]byte("what nobody saw"))
+		require.Equal(t, len(nobodys.Body), len(others.Body))
+		require.Empty(t, opsOthers)
+		require.Empty(t, opsNobodys)
+
+		require.Equal(t, first, calls(func() { h.upload(t, other, content, "text/plain").ok(t) }))
+		h.getBlob(t, other.access, other.did, rawCID(t, content)).refused(t, 400, "BlobNotFound")
+	})
+}
+
+// Bytes that were changed and of which nobody knows yet: an upload of the same
+// bytes puts the right ones there.
+func TestAnUploadMendsWhatWasNotFoundYet(t *testing.T) {
+	eachVault(t, setting{}, func(t *testing.T, v *vault) {
+		a, other := v.agent(t, "scout"), v.agent(t, "other")
+		s := v.specimen(t, a, "seen", "what was seen")
+		v.flip(t, s.name)
+		v.upload(t, other, s.content, "application/x-own").ok(t)
+		v.serves(t, a, s)
+		require.Empty(t, v.check(t, pds.BlobCheck{Sample: 1}))
+	})
+}
+
+// Damaged bytes that no account has any more are kept for a while to be looked
+// at, and then go too, together with those of a blob that was uploaded anew.
+func TestTheQuarantineIsEmptied(t *testing.T) {
+	now := newClock()
+	eachVault(t, setting{clock: now}, func(t *testing.T, v *vault) {
+		a := v.agent(t, "scout")
+		damaged, mended := v.specimen(t, a, "damaged", "what was seen"), v.specimen(t, a, "mended", "what else was seen")
+		for _, s := range []specimen{damaged, mended} {
+			v.flip(t, s.name)
+		}
+		require.Len(t, v.check(t, pds.BlobCheck{Sample: 1, Quarantine: true}), 2)
+		v.upload(t, a, mended.content, "application/x-own").ok(t)
+		collect := func() (did [3]int64) {
+			collected, err := v.pds.CollectBlobs(t.Context(), false)
+			require.NoError(t, err)
+			return [3]int64{collected.Trashed.Count, collected.Emptied.Count, collected.Cleared.Count}
+		}
+		now.advance(pds.DefaultBlobTrash + pds.DefaultBlobGrace)
+		require.Zero(t, collect(), "records refer to both")
+		v.file(t, "quarantine", damaged.name)
+
+		a.access = "Bearer " + v.procedure(t, "", "com.atproto.server.createSession", object{"identifier": a.handle, "password": a.password}).ok(t).str("accessJwt")
+		v.delete(t, a, note, "damaged").ok(t)
+		v.delete(t, a, note, "mended").ok(t)
+		require.Zero(t, collect(), "the grace begins when the last record lets go")
+		now.advance(pds.DefaultBlobGrace + time.Minute)
+		require.Equal(t, [3]int64{1, 0, 1}, collect())
+		now.advance(pds.DefaultBlobTrash + time.Minute)
+		require.Equal(t, [3]int64{0, 1, 0}, collect())
+		for _, place := range []blobstore.Place{blobstore.Live, blobstore.Trash, blobstore.Quarantine} {
+			require.NoError(t, v.bucket.List(t.Context(), string(place), "", func(at blobstore.Object) error {
+				return fmt.Errorf("%s is left", at.Key)
+			}))
+		}
+		require.Zero(t, collect())
+	})
+}
+
+// A mover that died while it took a damaged object away keeps nobody from
+// uploading it for ever.
+func TestADeadIsolationIsTakenOver(t *testing.T) {
+	now := newClock()
+	eachHost(t, setting{clock: now}, func(t *testing.T, h *host) {
+		a := h.agent(t, "scout")
+		content := []byte("what was seen")
+		h.upload(t, a, content, "text/plain").ok(t)
+		name, err := cid.Decode(rawCID(t, content))
+		require.NoError(t, err)
+		_, err = h.repos.Isolate(t.Context(), deadWard{}, name)
+		require.ErrorIs(t, err, errDeadWard)
+		h.upload(t, a, content, "text/plain").refused(t, 503, "ServiceUnavailable")
+		now.advance(90 * time.Minute)
+		h.upload(t, a, content, "text/plain").ok(t)
+		h.create(t, a, note, object{"blob": object{"$type": "blob", "ref": object{"$link": name.String()}, "mimeType": "text/plain", "size": len(content)}}).ok(t)
+	})
+}
+
+var errDeadWard = errors.New("the mover died")
+
+// deadWard finds damage and dies over it.
+type deadWard struct{}
+
+func (deadWard) Damaged(context.Context, cid.Cid) (bool, error) { return true, nil }
+func (deadWard) Isolate(context.Context, cid.Cid) error         { return errDeadWard }
