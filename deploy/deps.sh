@@ -41,6 +41,7 @@ fi
 # tool PACKAGE VERSION CGO: built once per version
 tool() {
 	name=${1##*/}
+	case $name in v[0-9]*) name=$(basename "$(dirname "$1")") ;; esac # the main package of a module's v2 or later
 	stamp="$tools/.$name@$2"
 	if [ -e "$stamp" ] && [ -x "$tools/$name" ]; then
 		return
@@ -52,6 +53,7 @@ tool() {
 tool gotest.tools/gotestsum v1.13.0 0
 tool github.com/golangci/golangci-lint/v2/cmd/golangci-lint v2.15.0 0
 tool github.com/versity/versitygw/cmd/versitygw v1.8.0 0
+tool github.com/zricethezav/gitleaks/v8 v8.30.1 0
 # the version of indigo that go.mod pins
 tool github.com/bluesky-social/indigo/cmd/tap "$(go list -m -f '{{.Version}}' github.com/bluesky-social/indigo)" 1
 # the last version of indigo that had goat in it; its own module cannot be built by version
