@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
 	"github.com/ipfs/go-cid"
 )
@@ -21,16 +23,39 @@ type VersionKeeper interface {
 	DeleteVersion(ctx context.Context, key, id string) error
 }
 
+// LeftoverKeeper is what a Bucket offers in addition when an upload that was cut
+// off can stay behind under no key.
+type LeftoverKeeper interface {
+	// DropLeftovers removes what uploads of a key have begun and not ended, and
+	// what an upload of any key left behind more than an hour ago, where it cannot
+	// be told of which it was. It answers how many it removed.
+	DropLeftovers(ctx context.Context, key string) (int, error)
+}
+
 // Erased is what Erase removed of one blob.
 type Erased struct {
-	Objects  int // keys under which it was found
-	Versions int // versions and deletion marks, of a bucket that keeps them
+	Objects   int // keys under which it was found
+	Versions  int // versions and deletion marks, of a bucket that keeps them
+	Leftovers int // of uploads that were cut off, of this blob or, in a directory, of any
 }
 
 // Erase removes a blob from every place for good, with all the versions that
-// the bucket keeps of it: for a purge, which asks nobody. It can be repeated.
+// the bucket keeps of it and what uploads that were cut off have left, in the
+// bucket and in the spool: for a purge, which asks nobody. It can be repeated.
 func (s *Store) Erase(ctx context.Context, c cid.Cid) (did Erased, err error) {
 	s.good.forget(c)
+	if did.Leftovers, err = removeStale(s.spool, time.Now().Add(-tempAge)); err != nil {
+		return did, fmt.Errorf("erase blob %s from the spool: %w", c, err)
+	}
+	if key, ok := Live.keyOf(c); ok {
+		if keeper, ok := s.bucket.(LeftoverKeeper); ok {
+			dropped, err := keeper.DropLeftovers(ctx, key)
+			if err != nil {
+				return did, fmt.Errorf("erase leftovers of blob %s: %w", c, err)
+			}
+			did.Leftovers += dropped
+		}
+	}
 	for _, place := range places {
 		key, ok := place.keyOf(c)
 		if !ok {
@@ -139,6 +164,19 @@ func (b *S3) DeleteVersion(ctx context.Context, key, id string) error {
 		return fmt.Errorf("delete version of %s: %w", key, err)
 	}
 	return nil
+}
+
+// DropLeftovers implements LeftoverKeeper.
+func (b *S3) DropLeftovers(ctx context.Context, key string) (int, error) {
+	if err := CheckKey(key); err != nil {
+		return 0, err
+	}
+	return b.abortUploads(ctx, b.prefix+key, func(u types.MultipartUpload) bool { return aws.ToString(u.Key) == b.prefix+key })
+}
+
+// DropLeftovers implements LeftoverKeeper.
+func (d *Dir) DropLeftovers(context.Context, string) (int, error) {
+	return removeStale(d.root, time.Now().Add(-tempAge))
 }
 
 // unversioned tells a server that has no versions from one that may not be asked:

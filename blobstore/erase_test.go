@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,10 +46,13 @@ func TestErase(t *testing.T) {
 			require.NoError(t, err)
 			info, err := store.Receive(t.Context(), bytes.NewReader(secret), "text/plain")
 			require.NoError(t, err)
+			at, err := store.Stat(t.Context(), info.CID)
+			require.NoError(t, err)
 			require.NoError(t, store.Trash(t.Context(), info.CID))
 			_, err = store.Receive(t.Context(), bytes.NewReader(secret), "text/plain")
 			require.NoError(t, err)
 			require.NoError(t, store.Isolate(t.Context(), info.CID))
+			leave(t, bucket, at.Key, secret, spool, dirs[0])
 			require.NotEmpty(t, filesWith(t, secret, dirs...), "the search can find it")
 			remains, err := store.Remains(t.Context(), info.CID)
 			require.NoError(t, err)
@@ -57,6 +61,7 @@ func TestErase(t *testing.T) {
 			did, err := store.Erase(t.Context(), info.CID)
 			require.NoError(t, err)
 			require.Equal(t, 2, did.Objects)
+			require.Equal(t, 2, did.Leftovers)
 			if strings.HasSuffix(name, "versions") {
 				require.Greater(t, did.Versions, 3)
 			}
@@ -71,6 +76,25 @@ func TestErase(t *testing.T) {
 			require.Equal(t, blobstore.Erased{}, did)
 		})
 	}
+}
+
+// leave makes what uploads that were cut off leave in the spool and in the bucket.
+func leave(t *testing.T, bucket blobstore.Bucket, key string, part []byte, spool, root string) {
+	t.Helper()
+	spools := []string{spool}
+	if b, ok := bucket.(*blobstore.S3); ok {
+		require.NoError(t, b.BreakUpload(t.Context(), key, part))
+	} else {
+		spools = append(spools, root)
+	}
+	before := len(filesWith(t, part, spool, root))
+	for _, dir := range spools {
+		path := filepath.Join(dir, ".tmp-cut-off")
+		require.NoError(t, os.WriteFile(path, part, 0o600))
+		long := time.Now().Add(-2 * time.Hour)
+		require.NoError(t, os.Chtimes(path, long, long))
+	}
+	require.Len(t, filesWith(t, part, spool, root), before+len(spools))
 }
 
 // filesWith are the files below dirs that have these bytes.

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
 	tmtypes "github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
 // Objects above multipartAbove are sent to S3 in parts, so that a connection
@@ -92,9 +93,14 @@ type UploadAborter interface {
 }
 
 // AbortUploads implements UploadAborter.
-func (b *S3) AbortUploads(ctx context.Context, before time.Time) (aborted int, err error) {
+func (b *S3) AbortUploads(ctx context.Context, before time.Time) (int, error) {
+	return b.abortUploads(ctx, b.prefix, func(u types.MultipartUpload) bool { return u.Initiated != nil && u.Initiated.Before(before) })
+}
+
+// abortUploads gives up the uploads in parts of keys with a prefix that are to be.
+func (b *S3) abortUploads(ctx context.Context, prefix string, which func(types.MultipartUpload) bool) (aborted int, err error) {
 	pages := s3.NewListMultipartUploadsPaginator(b.client, &s3.ListMultipartUploadsInput{
-		Bucket: aws.String(b.bucket), Prefix: aws.String(b.prefix),
+		Bucket: aws.String(b.bucket), Prefix: aws.String(prefix),
 	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -102,7 +108,7 @@ func (b *S3) AbortUploads(ctx context.Context, before time.Time) (aborted int, e
 			return aborted, fmt.Errorf("list uploads in parts: %w", err)
 		}
 		for _, u := range page.Uploads {
-			if u.Initiated == nil || !u.Initiated.Before(before) {
+			if !which(u) {
 				continue
 			}
 			_, err := b.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: aws.String(b.bucket), Key: u.Key, UploadId: u.UploadId})

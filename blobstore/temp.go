@@ -85,15 +85,16 @@ func makeTempDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return removeStale(dir, time.Now().Add(-tempAge))
+	_, err := removeStale(dir, time.Now().Add(-tempAge))
+	return err
 }
 
 // removeStale removes the temporary files in dir (not below it) that were last
-// written before the given time.
-func removeStale(dir string, before time.Time) error {
+// written before the given time, and answers how many.
+func removeStale(dir string, before time.Time) (removed int, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), tempPrefix) || !e.Type().IsRegular() {
@@ -104,10 +105,11 @@ func removeStale(dir string, before time.Time) error {
 			continue // gone meanwhile, or in use
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove stale file: %w", err)
+			return removed, fmt.Errorf("remove stale file: %w", err)
 		}
+		removed++
 	}
-	return nil
+	return removed, nil
 }
 
 // syncDir makes the names in a directory durable.
