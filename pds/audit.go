@@ -28,9 +28,9 @@ func (p *PDS) registerAudit(s *xrpc.Server) error {
 var auditable = func() map[string]bool {
 	fields := map[string]bool{}
 	for _, name := range []string{
-		"$type", "account", "accounts", "action", "all", "applied", "blob", "cid", "class", "codeCount", "collections", "createOnly", "cursor",
+		"$type", "account", "accounts", "action", "all", "applied", "blob", "blobs", "cid", "class", "codeCount", "collections", "createOnly", "cursor",
 		"deactivated", "did", "dids", "displayName", "dryRun", "endpoint", "expiresAt", "force", "forAccount", "forAccounts", "handle", "id", "lexicons", "limit",
-		"maxBlobBytes", "maxRecords", "name", "nsids", "owner", "privileged", "publicKey", "recordUri", "ref", "scope", "subject", "takedown",
+		"maxBlobBytes", "maxRecords", "name", "nsids", "owner", "privileged", "publicKey", "recordUri", "records", "ref", "scope", "subject", "takedown",
 		"uri", "uris", "useCount", "writesPerDay", "writesPerHour",
 	} {
 		fields[name] = true
@@ -95,7 +95,7 @@ func asObject(v any) map[string]any {
 }
 
 // aboutWhat finds the account, and the record if it is about one, that an
-// input names.
+// input names; of several records the first.
 func aboutWhat(in map[string]any) (did, subject string) {
 	for _, name := range []string{"did", "account", "uri"} {
 		text, _ := in[name].(string)
@@ -108,6 +108,11 @@ func aboutWhat(in map[string]any) (did, subject string) {
 	}
 	if nested, ok := in["subject"].(map[string]any); ok {
 		return aboutWhat(nested)
+	}
+	if list, _ := in["records"].([]any); len(list) > 0 {
+		if first, ok := list[0].(map[string]any); ok {
+			return aboutWhat(first)
+		}
 	}
 	handle, _ := in["handle"].(string)
 	return "", handle

@@ -85,10 +85,24 @@ func (p *PDS) uploadBlob(ctx context.Context, call *xrpc.Call, body io.Reader) (
 		return nil, uploadError(err, p.blobs.Limit())
 	}
 	kept, err := p.repos.AddBlob(ctx, v.DID, repostore.Blob{CID: info.CID, MimeType: info.MimeType, Size: info.Size}, policy)
+	if errors.Is(err, repostore.ErrPurged) {
+		err = errors.Join(err, p.eraseUpload(ctx, info.CID))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("upload blob %s: %w", info.CID, err)
 	}
 	return &uploadBlobOutput{Blob: blobRef{Type: "blob", Ref: cidLink{kept.CID.String()}, MimeType: kept.MimeType, Size: kept.Size}}, nil
+}
+
+// eraseUpload removes the bytes of an upload that was purged while they were
+// being written.
+func (p *PDS) eraseUpload(ctx context.Context, c cid.Cid) error {
+	ctx = context.WithoutCancel(ctx) // the client's leaving must not keep them here
+	if err := p.repos.ForgetPurged(ctx, c); err != nil {
+		return err
+	}
+	_, err := p.blobs.Erase(ctx, c)
+	return err
 }
 
 func uploadError(err error, limit int64) error {

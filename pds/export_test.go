@@ -12,6 +12,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
 	"herbarium.garden/pds/account"
+	"herbarium.garden/pds/repostore"
 )
 
 // ServiceClaims opens serviceClaims to the tests.
@@ -67,3 +68,25 @@ func LimitKeys(n int) (int, error) {
 	}
 	return m.windows.Len(), nil
 }
+
+// MakePurgeSteps makes the first steps of a purge and then leaves it, as a crash
+// does. It answers how many steps there are.
+func (p *PDS) MakePurgeSteps(ctx context.Context, id syntax.TID, steps int) (int, error) {
+	purge, err := p.repos.GetPurge(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	all := p.purgeSteps()
+	for _, step := range all[:min(steps, len(all))] {
+		if err := step.run(ctx, &purge, step.name); err != nil {
+			return 0, err
+		}
+	}
+	if steps > len(all) {
+		err = p.scrubAfter(ctx, false, []*repostore.Purge{&purge})
+	}
+	return len(all) + 1, err
+}
+
+// SignReceipt signs a receipt as the host does.
+func SignReceipt(r *Receipt, key atcrypto.PrivateKey) (string, error) { return signReceipt(r, key) }

@@ -93,8 +93,8 @@ type Deps struct {
 	Audit     *operator.Log
 	Directory identity.Directory // knows the accounts of this host without asking the network
 
-	// Index, when not nil, is told which records the operator takes down, so that
-	// its views hide them too, and which lexicons were added.
+	// Index, when not nil, is told which records the operator takes down or purges,
+	// so that it hides or forgets them too, and which lexicons were added.
 	Index Index
 
 	// IsAdminPassword compares in constant time (account.Secrets does).
@@ -117,8 +117,9 @@ type PDS struct {
 	blobs       *blobstore.Store
 	library     *library.Library
 	directory   identity.Directory
-	index       Index      // nil without one
-	telling     sync.Mutex // held while index is told of something
+	index       Index         // nil without one
+	telling     sync.Mutex    // held while index is told of something
+	purging     chan struct{} // has room for one token: whoever put it there makes the steps of purges
 	log         *slog.Logger
 	now         func() time.Time
 	proxyClient *http.Client
@@ -158,6 +159,7 @@ func New(cfg Config, deps Deps) (*PDS, error) {
 		now:         deps.Now,
 		proxyClient: deps.ProxyClient,
 		process:     crand.Text(),
+		purging:     make(chan struct{}, 1),
 		keys:        syntax.NewTIDClock(rand.UintN(1 << 10)), // replicas differ in the clock id
 	}
 	if p.log == nil {
@@ -212,6 +214,7 @@ func (p *PDS) Register(s *xrpc.Server) error {
 		p.registerPolicy(s),
 		p.registerStorage(s),
 		p.registerLexicons(s),
+		p.registerPurge(s),
 		s.Fallback(xrpc.AccessToken, p.proxy, xrpc.JudgesGrants()),
 	); err != nil {
 		return fmt.Errorf("pds: %w", err)

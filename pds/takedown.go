@@ -11,11 +11,12 @@ import (
 )
 
 // Index is the index beside this host, which is told what is in no event, for
-// the repo does not change: which records the operator has taken down, and
-// which lexicons were added. What it is told it may be told again.
+// the repo does not change: which records the operator has taken down or
+// purged, and which lexicons were added. What it is told it may be told again.
 type Index interface {
 	// SetLexicons makes these, in order of NSID, the added ones.
 	SetLexicons(ctx context.Context, added []*lexicons.Lexicon) error
+	PurgeIndex
 	TakeDown(ctx context.Context, uri syntax.ATURI) error
 	LiftTakedown(ctx context.Context, uri syntax.ATURI) error
 	// TakenDown lists at most limit of what it believes to be taken down, by

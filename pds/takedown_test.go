@@ -16,11 +16,14 @@ import (
 	"herbarium.garden/lexicons"
 	"herbarium.garden/migrations"
 	"herbarium.garden/migrations/dbtest"
+	"herbarium.garden/pds"
 	"herbarium.garden/pds/repostore"
 )
 
 // listener is an index that knows what it was told, and nothing else.
 type listener struct {
+	pds.PurgeIndex // nothing is purged here
+
 	mu       sync.Mutex
 	down     []syntax.ATURI // in order
 	lexicons []*lexicons.Lexicon

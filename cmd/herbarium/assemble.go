@@ -67,6 +67,13 @@ const lexiconsEvery = 2 * time.Second
 // revalidateEvery is how soon records are judged again by what changed.
 const revalidateEvery = time.Second
 
+// purgesEvery is how often purges that were cut off go on, and purgesCheckEvery
+// how often it is looked whether what was purged is there again.
+const (
+	purgesEvery      = 10 * time.Minute
+	purgesCheckEvery = 24 * time.Hour
+)
+
 // deleteEvery is how often accounts are deleted whose owner set a time.
 const deleteEvery = time.Minute
 
@@ -108,6 +115,8 @@ func (s *service) parts() map[string]func(context.Context) error {
 		}),
 		"deletions": every(s.log, deleteEvery, "delete accounts whose time has come", s.host.DeleteDue),
 		"expiries":  every(s.log, expireEvery, "deactivate agents whose time is over", s.host.ExpireAgents),
+		"purges":    every(s.log, purgesEvery, "complete the purges", s.host.ResumePurges),
+		"purged":    every(s.log, purgesCheckEvery, "look for what was purged", s.host.RecheckPurges),
 	}
 	if s.crawler != nil {
 		parts["crawlers"] = s.crawler.Run
@@ -237,7 +246,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 		VerifyBlobs: cfg.BlobVerify, BlobRedirect: cfg.BlobRedirect,
 	}, pds.Deps{
 		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: s.blobs, Rules: rules,
-		Audit: audit, Index: idx, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: log,
+		Audit: audit, Index: besideIndex{idx}, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: log,
 	})
 	if err != nil {
 		return nil, err

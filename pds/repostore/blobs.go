@@ -31,12 +31,16 @@ type Blob struct {
 // record references it; uploading it again costs nothing of the quota, renews
 // its grace, and tells its type anew unless a record relies on the old one.
 // Records that await it reference it from then on. ErrRepoNotFound,
-// QuotaExceeded, ErrObjectBusy.
+// QuotaExceeded, ErrObjectBusy, ErrPurged.
 func (s *Store) AddBlob(ctx context.Context, did syntax.DID, b Blob, policy Policy) (Blob, error) {
 	b.UploadedAt = s.now()
 	var repoID int64
 	err := s.db.Tx(ctx, func(tx *gorm.DB) (err error) {
 		if err := holdObject(tx, b); err != nil {
+			return err
+		}
+		// Under the lock that BeginPurge takes too.
+		if err := (reader{tx}).checkPurged(ctx, []cid.Cid{b.CID}); err != nil {
 			return err
 		}
 		repoID, err = keepBlob(tx, did, &b, policy)

@@ -21,6 +21,8 @@ type foreignRepo struct {
 	root  cid.Cid // of the MST
 	rev   syntax.TID
 	count int64 // of its records, once it was walked
+
+	purged int // how many CIDs were purged when its records were held against them
 }
 
 // openForeign reads the commit of a CAR and checks that it is of did and was

@@ -113,11 +113,19 @@ func (s *Store) checkForeign(ctx context.Context, did syntax.DID, spooled *spool
 	if foreign.rev.Time().After(s.now().Add(maxRevAhead)) {
 		return nil, fmt.Errorf("%w: its rev %s is of %s; set the clock of the host that made it", ErrBadCAR, foreign.rev, foreign.rev.Time().Format(time.RFC3339))
 	}
+	purged, err := reader{s.db.Read}.purgedCIDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	foreign.purged = len(purged)
 	return foreign, foreign.walk(visitor{
 		node: func(position, cid.Cid, []byte) error { return context.Cause(ctx) },
 		record: func(path string, c cid.Cid) error {
 			foreign.count++
 			record, rkey, err := foreign.record(path, c)
+			if err == nil {
+				err = refusePurged(record, purged)
+			}
 			if err == nil && opts.Remark != nil {
 				opts.Remark(record, rkey)
 			}
@@ -166,6 +174,11 @@ func (s *Store) replace(ctx context.Context, foreign *foreignRepo, opts ImportOp
 		repoID, result = row.id, &ImportResult{}
 		if row.Data == foreign.root {
 			return nil
+		}
+		if now, err := (reader{tx}).purgedCIDs(ctx); err != nil {
+			return err
+		} else if len(now) != foreign.purged {
+			return fmt.Errorf("%w: something was purged during the import", ErrContended)
 		}
 		if err := opts.Policy.checkRecords(row.records, foreign.count); err != nil {
 			return err

@@ -32,8 +32,11 @@ var ErrObjectBusy = errors.New("repostore: the stored bytes were moved during th
 // they are kept for the grace period at least, and whoever was about to move them
 // away brings them back. Damaged bytes on the way to the quarantine are not
 // brought back, so none can be claimed until they are there, or until who moved
-// them counts as dead: ErrObjectBusy.
+// them counts as dead: ErrObjectBusy. ErrPurged.
 func (s *Store) ClaimObject(ctx context.Context, c cid.Cid, size int64) error {
+	if err := s.CheckPurged(ctx, c); err != nil {
+		return fmt.Errorf("claim object %s: %w", c, err)
+	}
 	now := s.now()
 	at := migrations.FormatTime(now)
 	// Of bytes in quarantine none are where readers look until the upload has put

@@ -75,6 +75,9 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 	if err := b.view.readAhead(ctx, protectedPaths(writes)); err != nil {
 		return nil, nil, fmt.Errorf("read tombstones of %s: %w", did, err)
 	}
+	if err := b.view.read.checkWrites(ctx, writes); err != nil {
+		return nil, nil, err
+	}
 	for i := range writes {
 		if err := b.write(ctx, &writes[i], remarks[i]); err != nil {
 			return nil, nil, &WriteError{Index: i, Err: err}
