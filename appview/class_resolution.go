@@ -9,14 +9,6 @@ import (
 	"herbarium.garden/lexicons"
 )
 
-// How the parent line of a class ends.
-const (
-	endRoot       = "root"
-	endCycle      = "cycle"
-	endTooDeep    = "too-deep"
-	endUnresolved = "unresolved"
-)
-
 // resolvedClass is a class of a line, in the version that the view uses.
 type resolvedClass struct {
 	uri     syntax.ATURI
@@ -40,54 +32,26 @@ type resolvedSkill struct {
 type resolution struct {
 	class   resolvedClass
 	parents []resolvedClass // nearest first
-	end     string
+	end     index.LineEnd
 	missing *lexicons.StrongRef // the parent that could not be followed
 	skills  []resolvedSkill     // in effective order
 }
 
-// resolve combines a class with what its references lead to. Each reference is
-// followed to the version that it pins; only where that is not held the current
-// version stands in for it, and exact is false.
+// resolve combines a class and its line with what their references lead to.
+// Each is followed to the version that it pins; only where that is not held the
+// current version stands in for it, and exact is false.
 func resolve(r *index.Resolution, refs *refTable) *resolution {
-	out := &resolution{class: resolvedClass{
+	out := &resolution{end: r.End, missing: r.Missing, class: resolvedClass{
 		uri:     r.Class.URI,
 		pin:     lexicons.StrongRef{URI: r.Class.URI, CID: r.Class.CID},
 		exact:   true,
 		content: lexicons.ReadClass(decodeRecord(r.Class.Record)),
 	}}
-	out.end = out.followParents(r, refs)
+	out.parents = each(r.Parents, func(p index.Ancestor) resolvedClass {
+		return resolvedClass{uri: p.Pin.URI, pin: p.Pin, exact: p.Exact, content: lexicons.ReadClass(decode(lexicons.ClassNSID, p.CBOR))}
+	})
 	out.combineSkills(refs)
 	return out
-}
-
-func (out *resolution) followParents(r *index.Resolution, refs *refTable) string {
-	current := map[syntax.ATURI]index.Record{}
-	for _, p := range r.Parents {
-		current[p.URI] = p.Record
-	}
-	seen := map[syntax.ATURI]bool{out.class.uri: true}
-	for at := &out.class; at.content.Parent != nil; at = &out.parents[len(out.parents)-1] {
-		pin := *at.content.Parent
-		if seen[pin.URI] {
-			return endCycle
-		}
-		if len(out.parents) == index.MaxParents {
-			return endTooDeep
-		}
-		seen[pin.URI] = true
-		parent := resolvedClass{uri: pin.URI, pin: pin}
-		value := refs.exactly(pin)
-		if parent.exact = value != nil; value == nil {
-			value = decodeRecord(current[pin.URI])
-		}
-		if value == nil || pin.URI.Collection() != lexicons.ClassNSID {
-			out.missing = &pin
-			return endUnresolved
-		}
-		parent.content = lexicons.ReadClass(value)
-		out.parents = append(out.parents, parent)
-	}
-	return endRoot
 }
 
 // combineSkills puts the skills of the root ancestor first and those of the
@@ -136,5 +100,5 @@ func (s *resolvedSkill) use(refs *refTable) {
 func (out *resolution) exact() bool {
 	inexactClass := func(c resolvedClass) bool { return !c.exact }
 	inexactSkill := func(s resolvedSkill) bool { return !s.exact || !s.known }
-	return (out.end == endRoot) && !slices.ContainsFunc(out.parents, inexactClass) && !slices.ContainsFunc(out.skills, inexactSkill)
+	return out.end == index.LineRoot && !slices.ContainsFunc(out.parents, inexactClass) && !slices.ContainsFunc(out.skills, inexactSkill)
 }

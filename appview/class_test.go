@@ -149,6 +149,8 @@ func TestClassParentLines(t *testing.T) {
 		again := put(9, class("b", nil, ""))
 		versions := at(t, s.get("getClass", "uri", string(b.URI)), "class", "versions").([]any)
 		require.Len(t, versions, 2)
-		require.Equal(t, string(again.URI), at(t, versions, 1, "uri"), "the same name under another key is the same line")
+		require.Equal(t, string(again.URI), at(t, versions, 0, "uri"), "the same name under another key is the same line")
+		require.Equal(t, true, at(t, versions, 0, "current"), "the newest key is what the name means")
+		require.NotContains(t, at(t, versions, 1), "current")
 	})
 }

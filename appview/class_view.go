@@ -1,12 +1,15 @@
 package appview
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/ipfs/go-cid"
 
 	"herbarium.garden/appview/index"
 	"herbarium.garden/lexicons"
@@ -28,8 +31,10 @@ type classView struct {
 	Skills         []effectiveSkill `json:"skills,omitempty"`
 	Tools          []toolView       `json:"tools,omitempty"`
 	Writes         []syntax.NSID    `json:"writes,omitempty"`
+	Examples       []exampleView    `json:"examples,omitempty"`
+	ExamplesCapped bool             `json:"examplesCapped,omitempty"`
 	Parents        []classLink      `json:"parents,omitempty"`
-	ParentsEnd     string           `json:"parentsEnd,omitempty"`
+	ParentsEnd     index.LineEnd    `json:"parentsEnd,omitempty"`
 	Children       []classLink      `json:"children,omitempty"`
 	Drift          []driftView      `json:"drift,omitempty"`
 	Versions       []classVersion   `json:"versions,omitempty"`
@@ -112,8 +117,11 @@ type classItem struct {
 
 // classFacts is all that the view of one class is made of.
 type classFacts struct {
-	resolution *index.Resolution
+	class      index.Class
+	resolution *resolution
 	refs       *refTable // every skill and parent reference of the line
+	examples   []exampleView
+	capped     bool // there are more examples
 	children   []index.Record
 	versions   []index.Version // of the class itself, newest first
 	namesakes  []index.Class   // classes of the same author and name, itself included
@@ -122,8 +130,7 @@ type classFacts struct {
 }
 
 func viewClass(f classFacts) *classView {
-	class := f.resolution.Class
-	r := resolve(f.resolution, f.refs)
+	class, r := f.class, f.resolution
 	view := &classView{
 		URI:            class.URI,
 		CID:            viewCID(class.CID),
@@ -137,6 +144,8 @@ func viewClass(f classFacts) *classView {
 		Skills:         each(r.skills, func(s resolvedSkill) effectiveSkill { return f.viewSkill(s) }),
 		Tools:          viewTools(r.skills),
 		Writes:         writes(r.skills),
+		Examples:       f.examples,
+		ExamplesCapped: f.capped,
 		Parents:        each(r.parents, func(p resolvedClass) classLink { return f.viewParent(p.pin) }),
 		ParentsEnd:     r.end,
 		Children: each(f.children, func(c index.Record) classLink {
@@ -196,9 +205,6 @@ func (f classFacts) viewSkill(s resolvedSkill) effectiveSkill {
 	return view
 }
 
-// safeToolName is what a runner can use as one path segment.
-var safeToolName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,128}$`)
-
 func viewTools(skills []resolvedSkill) []toolView {
 	var tools []toolView
 	declared := map[string]map[syntax.ATURI]bool{}
@@ -214,7 +220,7 @@ func viewTools(skills []resolvedSkill) []toolView {
 				InputSchema:    viewValue(t.InputSchema),
 				SpawnsSubAgent: t.SpawnsSubAgent,
 				Skill:          s.ref.URI,
-				Safe:           safeToolName.MatchString(t.Name) && t.Name != "." && t.Name != "..",
+				Safe:           lexicons.SafeToolName(t.Name),
 			})
 		}
 	}
@@ -308,36 +314,37 @@ func classText(value map[string]any) string {
 	return text.String()
 }
 
-// viewVersions is the line of versions of one author's classes of one name:
-// all versions of this record that were witnessed, and the latest of the
-// others, for a publisher that deletes and creates again starts a new record.
+// viewVersions is the line of versions of one author's classes of one name: all
+// versions of this record that were witnessed, and the latest of the others, for
+// a publisher that deletes and creates again starts a new record. The record with
+// the newest key is what the name means now; before it come the older ones.
 func (f classFacts) viewVersions() []classVersion {
-	class := f.resolution.Class
 	var view []classVersion
-	for _, v := range f.versions {
-		if v.CBOR == nil {
-			continue
-		}
+	newest := f.class.RecordKey
+	for _, other := range f.namesakes {
+		newest = max(newest, other.RecordKey)
+	}
+	add := func(uri syntax.ATURI, version cid.Cid, seen time.Time, current bool, content []byte) {
 		view = append(view, classVersion{
-			URI:         class.URI,
-			CID:         viewCID(v.CID),
-			FirstSeenAt: datetime(v.WitnessedAt),
-			Current:     v.CID == class.CID,
-			CreatedAt:   datetime(lexicons.ReadClass(decode(lexicons.ClassNSID, v.CBOR)).CreatedAt),
+			URI:         uri,
+			CID:         viewCID(version),
+			FirstSeenAt: datetime(seen),
+			Current:     current && uri.RecordKey() == newest,
+			CreatedAt:   datetime(lexicons.ReadClass(decode(lexicons.ClassNSID, content)).CreatedAt),
 		})
+	}
+	for _, v := range f.versions {
+		if v.CBOR != nil {
+			add(f.class.URI, v.CID, v.WitnessedAt, v.CID == f.class.CID, v.CBOR)
+		}
 	}
 	for _, other := range f.namesakes {
-		if other.URI == class.URI {
-			continue
+		if other.URI != f.class.URI {
+			add(other.URI, other.CID, other.Record.UpdatedAt, true, other.CBOR)
 		}
-		view = append(view, classVersion{
-			URI:         other.URI,
-			CID:         viewCID(other.CID),
-			FirstSeenAt: datetime(other.Record.UpdatedAt),
-			Current:     true,
-			CreatedAt:   datetime(lexicons.ReadClass(decodeRecord(other.Record)).CreatedAt),
-		})
 	}
+	// Stable: of this record the newest version is first already.
+	slices.SortStableFunc(view, func(a, b classVersion) int { return cmp.Compare(b.URI.RecordKey(), a.URI.RecordKey()) })
 	return view
 }
 

@@ -44,10 +44,14 @@ func (a *Appview) getClass(ctx context.Context, xv xrpc.Viewer, p getClassParams
 }
 
 func (a *Appview) classFacts(ctx context.Context, v index.Viewer, r *index.Resolution) (*classFacts, error) {
-	f := &classFacts{resolution: r}
+	f := &classFacts{class: r.Class}
 	uri, full := r.Class.URI, index.Page{Limit: index.MaxLimit}
 	var err error
 	if f.refs, err = a.refs(ctx, v, lineRefs(r)); err != nil {
+		return nil, err
+	}
+	f.resolution = resolve(r, f.refs)
+	if f.examples, f.capped, err = a.examples(ctx, v, f.resolution.skills); err != nil {
 		return nil, err
 	}
 	links, err := a.index.ReferencesTo(ctx, v, uri, index.RefParent, full)
@@ -86,7 +90,7 @@ func (a *Appview) classFacts(ctx context.Context, v index.Viewer, r *index.Resol
 }
 
 // lineRefs are the references of a class and its ancestors, in the versions
-// that are current and in those that are pinned.
+// that the line is made of.
 func lineRefs(r *index.Resolution) []lexicons.StrongRef {
 	var refs []lexicons.StrongRef
 	add := func(value map[string]any) {
@@ -96,11 +100,7 @@ func lineRefs(r *index.Resolution) []lexicons.StrongRef {
 	}
 	add(decodeRecord(r.Class.Record))
 	for _, parent := range r.Parents {
-		add(decodeRecord(parent.Record))
-	}
-	for _, pinned := range r.Versions {
-		// A pinned skill is no class and reads as one without references.
-		add(decode(lexicons.ClassNSID, pinned.CBOR))
+		add(decode(lexicons.ClassNSID, parent.CBOR))
 	}
 	return distinct(refs)
 }

@@ -130,6 +130,15 @@ func (t *refTable) exactly(ref lexicons.StrongRef) map[string]any {
 	return nil
 }
 
+// content is that of the version that ref pins or, where it is not held, of the
+// one that is there now; nil for none.
+func (t *refTable) content(ref lexicons.StrongRef) map[string]any {
+	if value := t.exactly(ref); value != nil {
+		return value
+	}
+	return decodeRecord(t.records[ref.URI])
+}
+
 // labelOf names a record for a link: its title or name, the source of an
 // observation. A message has no label, for its words may be taken away.
 func labelOf(r index.Record) string {

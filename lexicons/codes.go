@@ -139,6 +139,7 @@ const (
 	CodeToolInvalid      = "tool-invalid"
 	CodePropertyRefEmpty = "property-ref-empty"
 	CodePropertyPath     = "property-path"
+	CodeNameReused       = "name-reused" // another skill of the repo has the same name; the index's to find
 
 	CodeSpanInverted        = "span-inverted"
 	CodeSpanEmpty           = "span-empty"

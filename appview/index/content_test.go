@@ -263,12 +263,11 @@ func TestClassWithParentsAndDrift(t *testing.T) {
 
 		res, err := x.Class(t.Context(), guest, leaf.URI)
 		require.NoError(t, err)
-		require.Len(t, res.Parents, 2)
-		require.Equal(t, "mid", res.Parents[0].Name)
-		require.Equal(t, "root", res.Parents[1].Name)
-		require.NotEqual(t, s.CID, res.Skills[s.URI].CID)
-		require.Equal(t, s.CID, res.Versions[index.VersionKey(s.URI, s.CID)].CID, "the pinned version still resolves")
-		require.NotNil(t, res.Versions[index.VersionKey(s.URI, s.CID)].CBOR)
+		require.Equal(t, []lexicons.StrongRef{mid, root}, pins(res))
+		require.Equal(t, index.LineRoot, res.End)
+		versions, err := x.PinnedVersions(t.Context(), guest, []lexicons.StrongRef{s})
+		require.NoError(t, err)
+		require.NotNil(t, versions[index.VersionKey(s.URI, s.CID)].CBOR, "the pinned version still resolves")
 		found, err := x.Findings(t.Context(), guest, uris(leaf))
 		require.NoError(t, err)
 		require.Contains(t, codes(found[leaf.URI]), lexicons.CodeRefDrift)
@@ -281,13 +280,26 @@ func TestClassWithParentsAndDrift(t *testing.T) {
 
 		// A circle by edit: the root gets the leaf as its parent.
 		put(lexicons.ClassNSID, 2, class("root", &leaf))
+		res, err = x.Class(t.Context(), guest, root.URI)
+		require.NoError(t, err)
+		require.Equal(t, index.LineCycle, res.End)
+		require.Equal(t, []lexicons.StrongRef{leaf, mid}, pins(res))
 		res, err = x.Class(t.Context(), guest, leaf.URI)
 		require.NoError(t, err)
-		require.True(t, res.Cycle)
+		require.Equal(t, index.LineRoot, res.End, "the version of the root that is pinned has no parent")
+		require.True(t, res.Parents[1].Exact)
 		refs, err := x.ReferencesTo(t.Context(), guest, leaf.URI, index.RefParent, index.Page{})
 		require.NoError(t, err)
 		require.Len(t, refs.Items, 1)
 	})
+}
+
+func pins(res *index.Resolution) []lexicons.StrongRef {
+	var out []lexicons.StrongRef
+	for _, p := range res.Parents {
+		out = append(out, p.Pin)
+	}
+	return out
 }
 
 func TestQuarantinedIsInNoView(t *testing.T) {

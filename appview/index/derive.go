@@ -203,6 +203,9 @@ func (w *writer) clear(rec *recordRow) error {
 	case lexicons.ClassNSID:
 		tables = append(tables, "classes")
 	case lexicons.SkillNSID:
+		if err := w.markNamesake(rec.uri()); err != nil {
+			return err
+		}
 		tables = append(tables, "skills")
 	case lexicons.ChatSessionNSID:
 		tables = append(tables, "conversations")
@@ -298,8 +301,32 @@ func (w *writer) fillClass(row *journalRow, c lexicons.Class) error {
 }
 
 func (w *writer) fillSkill(row *journalRow, s lexicons.Skill) error {
-	return w.tx.Exec(`INSERT INTO skills (uri, did, name, name_key, sort_at) VALUES (?, ?, ?, ?, ?)`,
+	err := w.tx.Exec(`INSERT INTO skills (uri, did, name, name_key, sort_at) VALUES (?, ?, ?, ?, ?)`,
 		row.URI, row.Did, clean(s.Name), indexKey(s.Name), earlier(timeText(s.CreatedAt), row.WitnessedAt)).Error
+	if err != nil {
+		return err
+	}
+	return w.markNamesake(row.uri())
+}
+
+// namesakes are other skills of the same repo and name, at most two of them.
+func (w *writer) namesakes(uri syntax.ATURI) (others []syntax.ATURI, err error) {
+	err = w.tx.Raw(`SELECT o.uri FROM skills s JOIN skills o ON o.did = s.did AND o.name_key = s.name_key
+		WHERE s.uri = ? AND s.name_key <> '' AND o.uri <> s.uri LIMIT 2`, uri).Scan(&others).Error
+	if err != nil {
+		return nil, fmt.Errorf("look for skills called as %s: %w", uri, err)
+	}
+	return others, nil
+}
+
+// markNamesake marks the only other skill of a name, which is alone with it or
+// no longer is. Of several none hears anything new.
+func (w *writer) markNamesake(uri syntax.ATURI) error {
+	others, err := w.namesakes(uri)
+	if len(others) == 1 {
+		w.restale[others[0]] = true
+	}
+	return err
 }
 
 func (w *writer) fillConversation(row *journalRow, s lexicons.ChatSession) error {

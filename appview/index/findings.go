@@ -193,6 +193,15 @@ func (w *writer) findings(ctx context.Context, rec *recordRow) ([]noted, error) 
 		for _, f := range inChain {
 			add(f)
 		}
+	case lexicons.SkillNSID:
+		others, err := w.namesakes(row.uri())
+		if err != nil {
+			return nil, err
+		}
+		if len(others) > 0 {
+			add(lexicons.Finding{Code: lexicons.CodeNameReused, Severity: lexicons.Info, Path: "/name",
+				Message: "another skill of this repo has the same name; the one with the newest record key is what the name means"})
+		}
 	case lexicons.MessageNSID:
 		how, err := w.rewritesOf(row)
 		if err != nil {

@@ -187,21 +187,6 @@ type ClassFilter struct {
 	Name string
 }
 
-// Resolution is a class with all that it is made of: its ancestors, nearest
-// first, and every skill that any of them names. How they combine is for the
-// view to say.
-type Resolution struct {
-	Class    Class
-	Parents  []Class                 // nearest first; stops at the first repeat, gap or MaxParents
-	Cycle    bool                    // the parents form a circle
-	TooDeep  bool                    // there were more than MaxParents
-	Skills   map[syntax.ATURI]Record // skills named by Class or Parents that are held here, tombstones included
-	Versions map[string]Version      // versions that a strongRef pins and that are not current, by VersionKey
-}
-
-// MaxParents bounds how far a class's parents are followed.
-const MaxParents = 32
-
 // Conversation is a chat session with what its turns add up to.
 type Conversation struct {
 	Record

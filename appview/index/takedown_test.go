@@ -253,7 +253,10 @@ func TestAroundATakedown(t *testing.T) {
 		class, err := x.Class(ctx, guest, w.class.URI)
 		require.NoError(t, err)
 		require.Empty(t, class.Parents)
-		require.Empty(t, class.Skills)
+		require.Equal(t, index.LineUnresolved, class.End)
+		versions, err := x.PinnedVersions(ctx, guest, class.Class.Skills)
+		require.NoError(t, err)
+		require.Empty(t, versions)
 
 		chat := func() *index.Conversation {
 			c, err := x.Conversation(ctx, guest, w.chat.URI)
