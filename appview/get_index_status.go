@@ -22,7 +22,9 @@ type getIndexStatusOutput struct {
 	Sources     []sourceStatus    `json:"sources"`
 	Repos       repoCounts        `json:"repos"`
 	Collections []collectionCount `json:"collections"`
-	Repo        *repoStatus       `json:"repo,omitempty"`
+	// Revalidating are collections.
+	Revalidating []syntax.NSID `json:"revalidating,omitempty"`
+	Repo         *repoStatus   `json:"repo,omitempty"`
 }
 
 // sourceStatus is garden.herbarium.getIndexStatus#source.
@@ -107,7 +109,7 @@ func (c *statusCache) get(now time.Time, count func() (*index.Status, error)) (*
 
 func viewIndexStatus(s *index.Status) *getIndexStatusOutput {
 	out := &getIndexStatusOutput{
-		Journal: s.Journal,
+		Journal: s.Journal, Revalidating: s.Revalidating,
 		Repos: repoCounts{
 			Pending:        s.Repos[index.SyncPending],
 			Synced:         s.Repos[index.SyncSynced],

@@ -53,6 +53,19 @@ type Plan struct {
 	Concerned []syntax.NSID
 }
 
+// Effect is what a change of lexicons does to the records of one collection that
+// an index holds.
+type Effect struct {
+	Collection  syntax.NSID
+	Seen        int64 // records that were looked at
+	Released    int64 // of them, those that would come out of quarantine
+	Quarantined int64 // of them, those that would go in
+	// Examples are a few of those that would go in.
+	Examples []syntax.ATURI
+	// Partial tells that there are more records than were looked at.
+	Partial bool
+}
+
 // Changes tells whether carrying it out changes anything.
 func (p *Plan) Changes() bool {
 	return slices.ContainsFunc(p.Steps, func(s PlanStep) bool { return s.Action != StepKeep })

@@ -27,6 +27,14 @@ func (p *PDS) registerLexicons(s *xrpc.Server) error {
 	)
 }
 
+// LexiconIndex is what an index is told of lexicons.
+type LexiconIndex interface {
+	// SetLexicons makes these, in order of NSID, the added ones.
+	SetLexicons(ctx context.Context, added []*lexicons.Lexicon) error
+	// TrySetLexicons tells what that would do to the records that it holds.
+	TrySetLexicons(ctx context.Context, added []*lexicons.Lexicon) ([]lexicons.Effect, error)
+}
+
 // SyncLexicons takes in what another replica added, and tells the index of all
 // that was. It is to run before anything is judged, and often: it reads one row
 // of either database when nothing changed.
@@ -71,6 +79,18 @@ type lexiconPlan struct {
 	Steps     []lexiconStep `json:"steps"`
 	Problems  []string      `json:"problems"`
 	Concerned []syntax.NSID `json:"concerned"`
+	// Effects are told of a dry run, when there is an index.
+	Effects []lexiconEffect `json:"effects,omitempty"`
+}
+
+// lexiconEffect is garden.herbarium.admin.defs#lexiconEffect.
+type lexiconEffect struct {
+	Collection  syntax.NSID    `json:"collection"`
+	Seen        int64          `json:"seen"`
+	Released    int64          `json:"released"`
+	Quarantined int64          `json:"quarantined"`
+	Examples    []syntax.ATURI `json:"examples,omitempty"`
+	Partial     bool           `json:"partial,omitempty"`
 }
 
 // lexiconStep is garden.herbarium.admin.defs#lexiconStep.
@@ -114,20 +134,33 @@ func (p *PDS) changeLexicons(ctx context.Context, proposal lexicons.Proposal, tr
 	if !try && len(plan.Problems) > 0 {
 		return nil, xrpc.InvalidRequest("%s", strings.Join(plan.Problems, "\n"))
 	}
-	if !try {
-		if err := p.SyncLexicons(ctx); err != nil {
-			return nil, err
+	out := viewPlan(plan, !try)
+	switch {
+	case !try:
+		err = p.SyncLexicons(ctx)
+	case p.index != nil:
+		var effects []lexicons.Effect
+		effects, err = p.index.TrySetLexicons(ctx, plan.Catalog.Added())
+		for _, e := range effects {
+			out.Effects = append(out.Effects, lexiconEffect(e))
 		}
 	}
-	out := &lexiconPlan{Applied: !try, Problems: append([]string{}, plan.Problems...), Steps: []lexiconStep{}, Concerned: append([]syntax.NSID{}, plan.Concerned...)}
+	return out, err
+}
+
+func viewPlan(plan *lexicons.Plan, applied bool) *lexiconPlan {
+	out := &lexiconPlan{
+		Applied: applied, Steps: []lexiconStep{},
+		Problems: append([]string{}, plan.Problems...), Concerned: append([]syntax.NSID{}, plan.Concerned...),
+	}
 	for _, s := range plan.Steps {
 		step := lexiconStep{NSID: s.NSID, Action: s.Action, Changes: []lexiconChange{}}
 		for _, d := range s.Differences {
-			step.Changes = append(step.Changes, lexiconChange{Path: d.Path, Message: d.Message, RefusesOld: d.RefusesOld, AdmitsNew: d.AdmitsNew})
+			step.Changes = append(step.Changes, lexiconChange(d))
 		}
 		out.Steps = append(out.Steps, step)
 	}
-	return out, nil
+	return out
 }
 
 // lexiconView is garden.herbarium.admin.defs#lexiconView.

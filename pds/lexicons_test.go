@@ -52,6 +52,8 @@ func TestWritesFollowTheLexicons(t *testing.T) {
 		tried := h.addLexicons(t, object{"dryRun": true}, leafType(t, 5)).ok(t)
 		require.Equal(t, false, tried["applied"])
 		require.Contains(t, tried.list("concerned"), leaf)
+		require.Len(t, tried.list("effects"), 1)
+		require.Equal(t, true, tried.list("effects")[0].(map[string]any)["partial"])
 		require.Equal(t, "unknown", h.create(t, a, leaf, long).ok(t).str("validationStatus"))
 		require.Empty(t, l.told())
 

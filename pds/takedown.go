@@ -6,7 +6,6 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
-	"herbarium.garden/lexicons"
 	"herbarium.garden/pds/repostore"
 )
 
@@ -14,8 +13,7 @@ import (
 // the repo does not change: which records the operator has taken down or
 // purged, and which lexicons were added. What it is told it may be told again.
 type Index interface {
-	// SetLexicons makes these, in order of NSID, the added ones.
-	SetLexicons(ctx context.Context, added []*lexicons.Lexicon) error
+	LexiconIndex
 	PurgeIndex
 	TakeDown(ctx context.Context, uri syntax.ATURI) error
 	LiftTakedown(ctx context.Context, uri syntax.ATURI) error

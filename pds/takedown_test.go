@@ -38,6 +38,10 @@ func (l *listener) SetLexicons(_ context.Context, added []*lexicons.Lexicon) err
 	return l.change(func() { l.lexicons = added })
 }
 
+func (l *listener) TrySetLexicons(context.Context, []*lexicons.Lexicon) ([]lexicons.Effect, error) {
+	return []lexicons.Effect{{Collection: "com.example.leaf", Seen: 3, Quarantined: 1, Examples: []syntax.ATURI{"at://did:web:scout.test/com.example.leaf/x"}, Partial: true}}, nil
+}
+
 func (l *listener) TakeDown(_ context.Context, uri syntax.ATURI) error {
 	if l.hearing != nil {
 		l.hearing <- struct{}{}

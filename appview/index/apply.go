@@ -16,7 +16,8 @@ import (
 	"herbarium.garden/migrations"
 )
 
-// applyTimeout bounds one Apply: a resync of a big repo is one transaction.
+// applyTimeout bounds one Apply: a resync of a big repo is one transaction. So it
+// does whatever else settles what many records name.
 const applyTimeout = 10 * time.Minute
 
 // MaxURILength bounds the AT URIs that are indexed, in bytes: an index entry
@@ -28,11 +29,8 @@ const MaxURILength = 1200
 // means that nothing was applied and is never the fault of the events, which
 // are verified: the caller must not pass them.
 func (x *Index) Apply(ctx context.Context, source string, cursor int64, events []Event) error {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, applyTimeout)
-		defer cancel()
-	}
+	ctx, cancel := within(ctx, applyTimeout)
+	defer cancel()
 	err := x.db.Tx(ctx, func(tx *gorm.DB) error {
 		w, err := x.newWriter(tx, source)
 		if err != nil {
@@ -52,6 +50,14 @@ func (x *Index) Apply(ctx context.Context, source string, cursor int64, events [
 		return fmt.Errorf("apply events of %s: %w", source, err)
 	}
 	return nil
+}
+
+// within bounds what has no deadline.
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, d)
 }
 
 // writer is one transaction of Apply or Reindex: what it wrote, and what it

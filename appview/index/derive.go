@@ -76,14 +76,14 @@ func (w *writer) parse(row *journalRow) *lexicons.Record {
 	if rec, ok := w.parsed[key]; ok {
 		return rec
 	}
-	rec, verdict := w.judged(row.collection(), syntax.RecordKey(row.Rkey), row.Record)
+	rec, verdict := judge(w.held.Catalog, row.collection(), syntax.RecordKey(row.Rkey), row.Record)
 	w.parsed[key], w.verdicts[key] = rec, verdict
 	return rec
 }
 
-// judged parses and judges the content of a record. Content that is gone is
+// judge parses and judges the content of a record. Content that is gone is
 // neither good nor bad.
-func (w *writer) judged(collection syntax.NSID, rkey syntax.RecordKey, content []byte) (*lexicons.Record, lexicons.Verdict) {
+func judge(catalog *lexicons.Catalog, collection syntax.NSID, rkey syntax.RecordKey, content []byte) (*lexicons.Record, lexicons.Verdict) {
 	if content == nil {
 		return nil, lexicons.Verdict{}
 	}
@@ -91,7 +91,7 @@ func (w *writer) judged(collection syntax.NSID, rkey syntax.RecordKey, content [
 	if err != nil {
 		return nil, lexicons.Verdict{Findings: findingsOf(err), Quarantine: true}
 	}
-	return rec, w.held.Catalog.Judge(rec, rkey)
+	return rec, catalog.Judge(rec, rkey)
 }
 
 // derive moves the derived tables on by one row of the journal. rec is the

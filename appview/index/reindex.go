@@ -25,11 +25,8 @@ const replayPage = 500
 // applied meanwhile. All is judged by this program's edition, so nothing is left
 // to be judged again.
 func (x *Index) Reindex(ctx context.Context) error {
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, reindexTimeout)
-		defer cancel()
-	}
+	ctx, cancel := within(ctx, reindexTimeout)
+	defer cancel()
 	err := x.db.Tx(ctx, func(tx *gorm.DB) error { return x.rebuild(ctx, tx) })
 	if err != nil {
 		return fmt.Errorf("reindex: %w", err)

@@ -142,6 +142,8 @@ func (x *Index) RevalidateRecords(ctx context.Context, uris []syntax.ATURI) (map
 	if err := batch(len(uris)); err != nil {
 		return nil, err
 	}
+	ctx, cancel := within(ctx, applyTimeout)
+	defer cancel()
 	err := x.db.Tx(ctx, func(tx *gorm.DB) error {
 		w, err := x.newWriter(tx, "revalidate")
 		if err != nil {
@@ -175,6 +177,8 @@ func (x *Index) Revalidate(ctx context.Context) (more bool, err error) {
 	if err != nil || !waiting {
 		return false, err
 	}
+	ctx, cancel := within(ctx, applyTimeout)
+	defer cancel()
 	err = x.db.Tx(ctx, func(tx *gorm.DB) error {
 		w, err := x.newWriter(tx, "revalidate")
 		if err != nil {

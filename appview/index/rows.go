@@ -272,6 +272,9 @@ type Status struct {
 	Inactive int64               // repos of accounts that are deactivated, taken down, suspended or deleted
 	Sources  []SourceStatus
 	Records  map[syntax.NSID]int64 // live records by collection
+	// Revalidating are the collections of which some records were judged by
+	// lexicons or rules that hold no more.
+	Revalidating []syntax.NSID
 }
 
 // SourceStatus is how far one source was read.

@@ -40,6 +40,9 @@ func (x *Index) Status(ctx context.Context) (*Status, error) {
 		for _, g := range groups {
 			s.Records[syntax.NSID(g.Name)] = g.N
 		}
+		if err := tx.Raw("SELECT collection FROM revalidations WHERE finished_at = '' ORDER BY collection").Scan(&s.Revalidating).Error; err != nil {
+			return err
+		}
 		var sources []struct {
 			Name      string
 			Cursor    int64

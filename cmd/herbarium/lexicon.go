@@ -99,6 +99,12 @@ type lexiconPlan struct {
 	}
 	Problems  []string
 	Concerned []string
+	Effects   []struct {
+		Collection                  string
+		Seen, Released, Quarantined int64
+		Examples                    []string
+		Partial                     bool
+	}
 }
 
 type lexiconChange struct {
@@ -133,34 +139,53 @@ func (p *lexiconPlan) show(c *cli.Command) error {
 	if p.raw == nil {
 		return nil
 	}
-	out := c.Root().Writer
 	if c.Bool("json") {
-		if _, err := fmt.Fprintf(out, "%s\n", p.raw); err != nil {
+		if _, err := fmt.Fprintf(c.Root().Writer, "%s\n", p.raw); err != nil {
 			return err
 		}
-	} else {
-		t := newTable(c, "NSID", "ACTION", "EFFECT", "WHERE", "CHANGE")
-		for _, step := range p.Steps {
-			if len(step.Changes) == 0 {
-				t.row(nil, step.NSID, step.Action, "", "", "")
-			}
-			for _, ch := range step.Changes {
-				t.row(nil, step.NSID, step.Action, ch.effect(), ch.Path, ch.Message)
-			}
-		}
-		if err := t.end(); err != nil {
-			return err
-		}
-		for _, nsid := range p.Concerned {
-			if _, err := fmt.Fprintf(out, "judged again: the records of %s\n", nsid); err != nil {
-				return err
-			}
-		}
+	} else if err := errors.Join(p.showSteps(c), p.showRecords(c)); err != nil {
+		return err
 	}
 	if len(p.Problems) > 0 {
 		return &verdict{exitFailed, "it would be refused: " + strings.Join(p.Problems, "\n")}
 	}
 	return nil
+}
+
+func (p *lexiconPlan) showSteps(c *cli.Command) error {
+	t := newTable(c, "NSID", "ACTION", "EFFECT", "WHERE", "CHANGE")
+	for _, step := range p.Steps {
+		if len(step.Changes) == 0 {
+			t.row(nil, step.NSID, step.Action, "", "", "")
+		}
+		for _, ch := range step.Changes {
+			t.row(nil, step.NSID, step.Action, ch.effect(), ch.Path, ch.Message)
+		}
+	}
+	return t.end()
+}
+
+// showRecords prints what becomes of records: of a dry run what was counted,
+// else what is still to be looked at.
+func (p *lexiconPlan) showRecords(c *cli.Command) error {
+	var lines strings.Builder
+	for _, nsid := range p.Concerned {
+		if p.Applied {
+			fmt.Fprintf(&lines, "judged again: the records of %s\n", nsid)
+		}
+	}
+	for _, e := range p.Effects {
+		more := ""
+		if e.Partial {
+			more = "the first "
+		}
+		fmt.Fprintf(&lines, "of %s%d records of %s: %d would be released, %d quarantined\n", more, e.Seen, e.Collection, e.Released, e.Quarantined)
+		for _, uri := range e.Examples {
+			fmt.Fprintf(&lines, "  quarantined: %s\n", printable(uri))
+		}
+	}
+	_, err := io.WriteString(c.Root().Writer, lines.String())
+	return err
 }
 
 func addLexicons(ctx context.Context, c *cli.Command, s server) error {

@@ -89,9 +89,11 @@ func TestLexiconsOnTheConsole(t *testing.T) {
 		released(rose)
 
 		five, twenty := plantLexicon(t, 5), plantLexicon(t, 20)
-		require.Contains(t, run("lexicon", "add", "--dry-run", five), "judged again: the records of com.example.plant")
+		tried := run("lexicon", "add", "--dry-run", five)
+		require.Contains(t, tried, "of 2 records of com.example.plant: 0 would be released, 1 quarantined")
+		require.Contains(t, tried, "quarantined: "+rose)
 		require.NotContains(t, run("lexicon", "list", "--origin", "added"), "com.example.plant")
-		run("lexicon", "add", five)
+		require.Contains(t, run("lexicon", "add", five), "judged again: the records of com.example.plant")
 		require.Regexp(t, `com.example.plant +record +added +true`, run("lexicon", "list", "--origin", "added"))
 		require.Contains(t, run("lexicon", "show", "com.example.plant"), `"maxLength":5`)
 
