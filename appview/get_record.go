@@ -99,8 +99,8 @@ func (a *Appview) pinnedRecord(ctx context.Context, v index.Viewer, record index
 	}
 	version, held := versions[index.VersionKey(ref.URI, ref.CID)]
 	if !held || version.CBOR == nil {
-		e := xrpc.Errorf(400, "RecordNotFound", "version-not-held: this index holds no version %s of %s; the latest is %s", want, record.URI, record.CID)
-		e.Findings = []lexicons.Finding{{Code: "version-not-held", Severity: lexicons.Info, Message: e.Message}}
+		e := xrpc.Errorf(400, "RecordNotFound", lexicons.CodeVersionNotHeld+": this index holds no version %s of %s; the latest is %s", want, record.URI, record.CID)
+		e.Findings = []lexicons.Finding{{Code: lexicons.CodeVersionNotHeld, Severity: lexicons.Info, Message: e.Message}}
 		return nil, e
 	}
 	record.CID, record.CBOR = version.CID, version.CBOR

@@ -113,7 +113,7 @@ func viewSession(f sessionFacts) *sessionView {
 	}
 	view.Versions, view.HandOvers = viewSessionVersions(f.versions.Items, f.versions.Next == nil)
 	for _, found := range f.findings[s.URI] {
-		view.Contended = view.Contended || found.Code == "contended" || found.Code == "stale-write"
+		view.Contended = view.Contended || found.Code == lexicons.CodeContended || found.Code == lexicons.CodeStaleWrite
 	}
 	if len(f.siblings) > 0 {
 		view.WorkItem = &workItem{RecordKey: s.RecordKey, Sessions: each(f.siblings, func(sibling index.Session) sessionItem {

@@ -17,6 +17,7 @@ const (
 	RefusalPolicyDenied          = "PolicyDenied"
 	RefusalQuotaExceeded         = "QuotaExceeded"
 	RefusalBlobNotFound          = "BlobNotFound"
+	RefusalBlobTooLarge          = "BlobTooLarge"
 	RefusalInvalidMimeType       = "InvalidMimeType"
 	RefusalInvalidSize           = "InvalidSize"
 )
@@ -78,10 +79,12 @@ const (
 
 // The codes of what the operator lets an account write.
 const (
-	CodeCollectionDenied = "collection-denied" // not one of the collections that it may write
-	CodeCreateOnly       = "create-only"       // a record there is neither updated nor deleted
-	CodeRecordQuota      = "record-quota"      // more records than it may hold
-	CodeBlobQuota        = "blob-quota"        // more bytes of blobs than it may hold
+	CodeCollectionDenied = "collection-denied"  // not one of the collections that it may write
+	CodeCreateOnly       = "create-only"        // a record there is neither updated nor deleted
+	CodeRecordQuota      = "record-quota"       // more records than it may hold
+	CodeBlobQuota        = "blob-quota"         // more bytes of blobs than it may hold
+	CodeDeletionDenied   = "deletion-denied"    // observations are deleted by administrators alone
+	CodeBatchReplacesAll = "batch-replaces-all" // a commit that relays could not verify
 )
 
 // The codes of observations.
@@ -101,6 +104,8 @@ const (
 	CodeTextNotPrefix         = "text-not-prefix"         // the text is not the start of the content
 	CodeTruncated             = "truncated"               // the text is the start of a longer content
 	CodeUnchanged             = "unchanged"               // same bytes and text as its target
+	CodeSuccessorDeleted      = "successor-deleted"       // a head again, because what superseded it was deleted
+	CodeRunShared             = "run-shared"              // another repo has the same generator.run
 )
 
 // The codes of sessions, conversations, classes, skills and claims.
@@ -110,11 +115,15 @@ const (
 	CodeStartedChanged = "started-changed" // startedAt changed or removed
 	CodeReopened       = "reopened"        // ended, then active again
 	CodeMoved          = "moved"           // machine, harness, branch or model changed
+	CodeContended      = "contended"       // two machines rewrite it in turn
 
 	CodeDiscussionNotPost  = "discussion-not-post"
 	CodeSessionMalformed   = "session-malformed"
 	CodeForeignTurn        = "foreign-turn"
 	CodeSessionMissing     = "session-missing"
+	CodeOrphanTurns        = "orphan-turns"
+	CodeNoPublishedTurns   = "no-published-turns"
+	CodeOrderDiffers       = "order-differs"
 	CodeModelMissing       = "model-missing"
 	CodeRoleMismatch       = "role-mismatch"
 	CodeWithheldHasContent = "withheld-has-content"
@@ -139,7 +148,8 @@ const (
 	CodeToolInvalid      = "tool-invalid"
 	CodePropertyRefEmpty = "property-ref-empty"
 	CodePropertyPath     = "property-path"
-	CodeNameReused       = "name-reused" // another skill of the repo has the same name; the index's to find
+	CodeNameReused       = "name-reused" // another skill of the repo has the same name
+	CodeRefDepth         = "ref-depth"   // examples that lead too far
 
 	CodeSpanInverted        = "span-inverted"
 	CodeSpanEmpty           = "span-empty"
@@ -161,4 +171,10 @@ const (
 	CodeMisquote          = "misquote"           // it is there, but not in the span that quotes it
 	CodeEvidenceDeleted   = "evidence-deleted"   // the target was deleted
 	CodeEvidenceGone      = "evidence-gone"      // the target was superseded by something that no longer has it
+)
+
+// The codes of the index itself.
+const (
+	CodeDesynchronized = "desynchronized"   // a repo out of step with its host
+	CodeVersionNotHeld = "version-not-held" // a version was asked for that is not here
 )

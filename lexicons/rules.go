@@ -55,6 +55,8 @@ func NewRules(cat *Catalog, s Settings) *Rules {
 			SessionNSID:     onState(ReadSession, sessionStateRules),
 			MessageNSID:     onState(ReadMessage, messageStateRules),
 			ClassNSID:       onState(ReadClass, classStateRules),
+			SkillNSID:       onState(ReadSkill, skillStateRules),
+			ClaimNSID:       onState(ReadClaim, claimStateRules),
 		},
 	}
 }
@@ -218,6 +220,18 @@ func (s *subject) strongRef(path string, v any) {
 	if _, err := ReadStrongRef(v); err != nil {
 		s.refuse(CodeRefMalformed, RefusalInvalidRequest, path, "want uri at://<did>/<collection>/<rkey> and the record's cid", "%v", err)
 	}
+}
+
+// transcript notes a transcript that is not in the repo where it is said to be.
+func (s *subject) transcript(ctx context.Context, g Generator, snap Snapshot) error {
+	if g.Transcript == nil || g.Transcript.URI.Authority().String() != s.DID.String() {
+		return nil
+	}
+	stored, err := snap.Record(ctx, g.Transcript.URI)
+	if err == nil && stored == nil {
+		s.flag(Info, CodeRefMissing, "/generator/transcript", "there is no record at %s", g.Transcript.URI)
+	}
+	return err
 }
 
 // unknownValues notes what is outside the knownValues of the lexicon, anywhere

@@ -82,7 +82,7 @@ func uploadedBlobs(ctx context.Context, s *subject, snap Snapshot) error {
 				"the blob was stored with another size than %d", b.Size)
 		}
 		if limit := s.settings.BlobLimit; limit > 0 && stored.Size > limit {
-			s.refuse(CodeBlobTooLarge, "BlobTooLarge", pointer(b.Path, "size"), "at most "+decimal(limit)+" bytes",
+			s.refuse(CodeBlobTooLarge, RefusalBlobTooLarge, pointer(b.Path, "size"), "at most "+decimal(limit)+" bytes",
 				"the blob is %d bytes", stored.Size)
 		}
 	}

@@ -119,7 +119,7 @@ func messageRefs(s *subject, _ Message) {
 			continue
 		}
 		if seen[ref.URI.String()] {
-			s.flag(Info, CodeDuplicateRefs, path, "the record is named twice")
+			s.flag(Warning, CodeDuplicateRefs, path, "the record is named twice")
 		}
 		seen[ref.URI.String()] = true
 	}
@@ -130,7 +130,7 @@ func messageMentions(s *subject, _ Message) {
 	for i, v := range fields(s.Record.Value).list("mentions") {
 		did, ok := v.(string)
 		if ok && seen[did] {
-			s.flag(Info, CodeDuplicateMentions, pointerAt("/mentions", i), "the account is named twice")
+			s.flag(Warning, CodeDuplicateMentions, pointerAt("/mentions", i), "the account is named twice")
 		}
 		seen[did] = true
 	}
@@ -143,17 +143,44 @@ func messageTombstoned(ctx context.Context, s *subject, _ Message, snap Snapshot
 	return s.tombstoned(ctx, snap)
 }
 
-// messageSessionStands: turns and container may be written in any order.
+// messageSessionStands: turns and container may be written in any order. A
+// container that was deleted takes its turns with it.
 func messageSessionStands(ctx context.Context, s *subject, m Message, snap Snapshot) error {
 	uri, ok := m.Conversation(s.DID)
 	if !ok {
 		return nil
 	}
 	stored, err := snap.Record(ctx, uri)
-	if err == nil && stored == nil {
-		s.flag(Info, CodeSessionMissing, "/session", "the conversation's own record is not there yet")
+	if err != nil {
+		return err
 	}
-	return err
+	if stored != nil {
+		s.notBeforeSession(m, stored)
+		return nil
+	}
+	tomb, err := snap.Tombstone(ctx, uri)
+	switch {
+	case err != nil:
+		return err
+	case tomb != nil:
+		s.flag(Info, CodeOrphanTurns, "/session", "the conversation was deleted; its turns are hidden with it")
+	default:
+		s.flag(Warning, CodeSessionMissing, "/session", "the conversation's own record is not there yet")
+	}
+	return nil
+}
+
+// notBeforeSession: a conversation started when its record says, or earlier
+// turns show that it did not.
+func (s *subject) notBeforeSession(m Message, stored *StoredRecord) {
+	value, err := DecodeCBOR(stored.CBOR)
+	if err != nil {
+		return // what stands in the repo is not this write's fault
+	}
+	started := ReadChatSession(value).CreatedAt
+	if !m.CreatedAt.IsZero() && m.CreatedAt.Before(started) {
+		s.flag(Warning, CodeTimeOrder, "/createdAt", "the turn was created %s before its conversation", started.Sub(m.CreatedAt))
+	}
 }
 
 // messageRewrite holds the policy for a turn that was published before.

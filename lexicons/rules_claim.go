@@ -2,6 +2,7 @@ package lexicons
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -16,6 +17,15 @@ var claimRules = []recordRule[Claim]{
 	claimSpans,
 	claimOverlap,
 	claimCitations,
+}
+
+// claimStateRules need the repo.
+var claimStateRules = []stateRule[Claim]{
+	claimTranscript,
+}
+
+func claimTranscript(ctx context.Context, s *subject, c Claim, snap Snapshot) error {
+	return s.transcript(ctx, c.Generator, snap)
 }
 
 func claimTimes(s *subject, c Claim) {
@@ -48,7 +58,7 @@ func (s *subject) span(path string, span Span, text string) {
 	case splitsChar(text, span.End):
 		s.refuse(CodeSpanSplitsChar, RefusalInvalidRequest, pointer(path, "byteEnd"), "count bytes of UTF-8, not characters", "the span ends inside a character")
 	case span.Start == span.End:
-		s.flag(Info, CodeSpanEmpty, path, "the span is empty")
+		s.flag(Warning, CodeSpanEmpty, path, "the span is empty")
 	}
 }
 

@@ -20,6 +20,7 @@ var observationStateRules = []stateRule[Observation]{
 	observationImmutable,
 	observationTombstoned,
 	supersedesTarget,
+	observationTranscript,
 }
 
 // observationEmpty: an observation says where from and how; text may be empty
@@ -98,6 +99,11 @@ func observationImmutable(ctx context.Context, s *subject, _ Observation, snap S
 // observationTombstoned: a record key that was used once names that record for ever.
 func observationTombstoned(ctx context.Context, s *subject, _ Observation, snap Snapshot) error {
 	return s.tombstoned(ctx, snap)
+}
+
+// observationTranscript: a runtime need not publish its transcripts.
+func observationTranscript(ctx context.Context, s *subject, o Observation, snap Snapshot) error {
+	return s.transcript(ctx, o.Generator, snap)
 }
 
 func (s *subject) tombstoned(ctx context.Context, snap Snapshot) error {

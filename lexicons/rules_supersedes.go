@@ -38,7 +38,7 @@ func supersedesTarget(ctx context.Context, s *subject, o Observation, snap Snaps
 		return nil
 	}
 	if target.URI.Authority().String() != s.DID.String() {
-		s.flag(Info, CodeSupersedesForeign, "/supersedes", "the target is in another repo: a proposal, which moves no head there")
+		s.flag(Warning, CodeSupersedesForeign, "/supersedes", "the target is in another repo: a proposal, which moves no head there")
 		return nil
 	}
 	stored, err := snap.Record(ctx, target.URI)

@@ -146,14 +146,15 @@ func (w *writer) event(e Event) error {
 	return nil
 }
 
-// desync also leaves a finding on the repo, which outlives the resync.
+// desync also leaves a finding on the repo, which outlives the resync, and a
+// reindex: it is about what was not journalled.
 func (w *writer) desync(r *repoRow, e *Desync) error {
 	reason := cut(clean(e.Reason), maxFindingMessage)
 	r.Sync, r.SyncError, r.changed = string(SyncDesynchronized), reason, true
 	return w.tx.Exec(`INSERT INTO findings (uri, code, path, cid, did, collection, severity, message, repair, at)
 		VALUES (?, ?, '', '', ?, '', ?, ?, '', ?)
 		ON CONFLICT (uri, code, path, cid) DO UPDATE SET message = excluded.message, at = excluded.at`,
-		"at://"+string(e.DID), CodeDesynchronized, e.DID, string(lexicons.Warning), reason, migrations.FormatTime(w.now)).Error
+		"at://"+string(e.DID), lexicons.CodeDesynchronized, e.DID, string(lexicons.Warning), reason, migrations.FormatTime(w.now)).Error
 }
 
 func (w *writer) commit(r *repoRow, e *Commit) error {

@@ -73,7 +73,7 @@ func TestDeletedMembersConnectTheirChain(t *testing.T) {
 		require.Equal(t, key(1), headOf(t, x, r1), "the predecessor is the head again")
 		found, err := x.Findings(t.Context(), guest, uris(r1))
 		require.NoError(t, err)
-		require.Contains(t, codes(found[r1.URI]), index.CodeSuccessorDeleted)
+		require.Contains(t, codes(found[r1.URI]), lexicons.CodeSuccessorDeleted)
 
 		rec, err := x.Record(t.Context(), guest, r3.URI)
 		require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestDeletedMembersConnectTheirChain(t *testing.T) {
 		require.Equal(t, key(4), headOf(t, x, r1), "and may be superseded again")
 		found, err = x.Findings(t.Context(), guest, uris(r1, r4))
 		require.NoError(t, err)
-		require.NotContains(t, codes(found[r1.URI]), index.CodeSuccessorDeleted)
+		require.NotContains(t, codes(found[r1.URI]), lexicons.CodeSuccessorDeleted)
 		require.NotContains(t, codes(found[r4.URI]), lexicons.CodeForked, "only one of the two lives")
 	})
 }

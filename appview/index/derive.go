@@ -129,8 +129,9 @@ func (w *writer) deriveVersion(row *journalRow, rec *recordRow) error {
 	if w.verdicts[versionKey(row.URI, row.CID)].Quarantine {
 		rec.State = string(StateQuarantined)
 	}
-	// Turns name their conversation, not a version of it: a new title concerns none of them.
-	if was.State != rec.State || was.CID != rec.CID && row.collection() != lexicons.ChatSessionNSID {
+	if concerns, err := w.concernsReferrers(&was, rec, parsed); err != nil {
+		return err
+	} else if concerns {
 		w.moved[row.uri()] = true
 	}
 	if err := w.saveRecord(rec); err != nil {
@@ -153,6 +154,23 @@ func (w *writer) deriveVersion(row *journalRow, rec *recordRow) error {
 		return nil
 	}
 	return w.fill(row, rec, parsed, head)
+}
+
+// concernsReferrers tells whether those who name a record may have other
+// findings after it changed from was to rec. Turns name their conversation,
+// not a version of it: only its start concerns them, a new title none.
+func (w *writer) concernsReferrers(was, rec *recordRow, parsed *lexicons.Record) (bool, error) {
+	if was.State != rec.State || was.CID == rec.CID {
+		return was.State != rec.State, nil
+	}
+	if rec.Collection != string(lexicons.ChatSessionNSID) || parsed == nil {
+		return true, nil
+	}
+	var started []string
+	if err := w.tx.Raw("SELECT created_at FROM conversations WHERE uri = ?", rec.URI).Scan(&started).Error; err != nil {
+		return false, fmt.Errorf("read conversation %s: %w", rec.URI, err)
+	}
+	return len(started) == 0 || started[0] != timeText(lexicons.ReadChatSession(parsed.Value).CreatedAt), nil
 }
 
 // deriveViolation notes that an observation was edited, or its key used again:

@@ -15,10 +15,6 @@ import (
 	"herbarium.garden/lexicons"
 )
 
-// CodeSuccessorDeleted is the finding on an observation that is a head again
-// because what superseded it was deleted.
-const CodeSuccessorDeleted = "successor-deleted"
-
 // own are findings of the rules that the index makes itself: the rules judge a
 // write at its moment, the index what remains of it in a world at rest.
 var own = map[string]bool{
@@ -28,11 +24,6 @@ var own = map[string]bool{
 	lexicons.CodeRewritten:    true,
 	lexicons.CodeBlobNotFound: true, // what was uploaded is known to the host alone
 }
-
-// CodeDesynchronized is the finding on a whole repo whose last bad event, or
-// missing one, put it out of step. For the operator; a reindex keeps it, for it
-// is about what was not journalled.
-const CodeDesynchronized = "desynchronized"
 
 // Bounds of what a finding may hold, in bytes.
 const (
@@ -54,25 +45,32 @@ func (w *writer) settleFindings(ctx context.Context) error {
 	return nil
 }
 
-// spread marks those who name a moved target, and the classes that inherit
-// from one of them.
+// spread marks those who name a moved target, the classes that inherit from
+// one of them, and the skills whose examples lead to one.
 func (w *writer) spread() error {
 	stale, err := w.referrers(slices.Collect(maps.Keys(w.moved)), "")
 	if err != nil {
 		return err
 	}
-	for range MaxParents {
-		var classes []syntax.ATURI
+	if err := w.spreadThrough(stale, lexicons.ClassNSID, RefParent, MaxParents); err != nil {
+		return err
+	}
+	return w.spreadThrough(stale, lexicons.SkillNSID, RefExample, lexicons.MaxExampleHops)
+}
+
+// spreadThrough follows references of one kind between records of one
+// collection back to those who make them.
+func (w *writer) spreadThrough(stale []syntax.ATURI, of syntax.NSID, kind ReferenceKind, hops int) error {
+	for range hops {
+		var targets []syntax.ATURI
 		for _, uri := range stale {
-			if uri.Collection() == lexicons.ClassNSID {
-				classes = append(classes, uri)
+			if uri.Collection() == of {
+				targets = append(targets, uri)
 			}
 		}
-		if stale, err = w.referrers(classes, RefParent); err != nil {
+		var err error
+		if stale, err = w.referrers(targets, kind); err != nil || len(stale) == 0 {
 			return err
-		}
-		if len(stale) == 0 {
-			return nil
 		}
 	}
 	return nil
@@ -295,7 +293,7 @@ func (w *writer) chainFindings(rec *recordRow) ([]lexicons.Finding, error) {
 			Message: "another observation that lives supersedes " + n.TargetURI + " too"})
 	}
 	if n.Bereft {
-		found = append(found, lexicons.Finding{Code: CodeSuccessorDeleted, Severity: lexicons.Info,
+		found = append(found, lexicons.Finding{Code: lexicons.CodeSuccessorDeleted, Severity: lexicons.Info,
 			Message: "what superseded this observation was deleted; it is the head of its chain again"})
 	}
 	return found, nil
@@ -307,7 +305,7 @@ func findingsOf(err error) []lexicons.Finding {
 	if errors.As(err, &refused) && len(refused.Findings) > 0 {
 		return refused.Findings
 	}
-	return []lexicons.Finding{{Code: "InvalidRecord", Severity: lexicons.Violation, Message: err.Error()}}
+	return []lexicons.Finding{{Code: lexicons.CodeInvalidRecord, Severity: lexicons.Violation, Message: err.Error()}}
 }
 
 // snapshot is the index as a rule sees it: the world at rest, without the

@@ -43,6 +43,14 @@ func (q *query) visibleFindings(v Viewer) {
 	for _, d := range dependent {
 		q.whereIf(!v.Sees(d.of), "NOT (t.collection = ? AND t.code IN ?)", d.on, d.codes)
 	}
+	if v.Restricted() {
+		leads, patterns := "1 = 0", []any{ofTargets}
+		for _, collection := range v.Collections {
+			leads += " OR r.target_uri LIKE ?"
+			patterns = append(patterns, "at://%/"+string(collection)+"/%")
+		}
+		q.where("(t.code NOT IN ? OR EXISTS (SELECT 1 FROM refs r WHERE r.from_uri = t.uri AND r.path = t.path AND ("+leads+")))", patterns...)
+	}
 	q.whereIf(v.Restricted(), "(t.code NOT IN ? OR EXISTS (SELECT 1 FROM citations c WHERE c.from_uri = t.uri AND c.path = t.path AND c.target_collection IN ?))",
 		ofCitations, v.Collections)
 }
@@ -53,11 +61,14 @@ var dependent = []struct {
 	on, of syntax.NSID
 	codes  []string
 }{
-	{lexicons.MessageNSID, lexicons.ChatSessionNSID, []string{lexicons.CodeSessionMissing}},
-	{lexicons.ClassNSID, lexicons.SkillNSID, []string{
-		lexicons.CodeRefMissing, lexicons.CodeRefDrift, lexicons.CodeToolCollision, lexicons.CodeEntryToolUnresolved,
-	}},
+	{lexicons.MessageNSID, lexicons.ChatSessionNSID, []string{lexicons.CodeSessionMissing, lexicons.CodeOrphanTurns, lexicons.CodeTimeOrder}},
+	{lexicons.ChatSessionNSID, lexicons.MessageNSID, []string{lexicons.CodeNoPublishedTurns}},
+	{lexicons.ClassNSID, lexicons.SkillNSID, []string{lexicons.CodeToolCollision, lexicons.CodeEntryToolUnresolved}},
 }
+
+// ofTargets are the findings that follow from the state of what a record names
+// at their path, whatever it is.
+var ofTargets = []string{lexicons.CodeRefMissing, lexicons.CodeRefDrift}
 
 // ofCitations are the findings that follow from what a record cites.
 var ofCitations = []string{

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons"
 	"herbarium.garden/migrations"
 	"herbarium.garden/migrations/dbtest"
 )
@@ -210,7 +211,7 @@ func TestHostileEvents(t *testing.T) {
 				if bad.reason != "" {
 					require.Equal(t, index.SyncDesynchronized, known.Sync)
 					require.Contains(t, known.SyncError, bad.reason)
-					found, err := x.ListFindings(t.Context(), index.Viewer{Admin: true}, index.FindingFilter{DID: r.did, Code: index.CodeDesynchronized}, index.Page{})
+					found, err := x.ListFindings(t.Context(), index.Viewer{Admin: true}, index.FindingFilter{DID: r.did, Code: lexicons.CodeDesynchronized}, index.Page{})
 					require.NoError(t, err)
 					require.Len(t, found.Items, 1)
 				}

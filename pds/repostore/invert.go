@@ -39,7 +39,7 @@ func eventOrder(ops []sequencer.Op) (ordered []sequencer.Op, mixed bool) {
 
 // errReplacesAll refuses a batch whose commit a relay could not verify.
 var errReplacesAll = &lexicons.Refused{Findings: []lexicons.Finding{{
-	Code: "batch-replaces-all", Severity: lexicons.Violation, Refusal: "InvalidRequest",
+	Code: lexicons.CodeBatchReplacesAll, Severity: lexicons.Violation, Refusal: lexicons.RefusalInvalidRequest,
 	Message: "the batch replaces every record of the repo, in a way that relays cannot verify",
 	Repair:  "delete in one batch and create in the next",
 }}}
