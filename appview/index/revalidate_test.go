@@ -222,7 +222,7 @@ func TestEditionChanges(t *testing.T) {
 		}
 		old, a := edition(lexicons.Settings{}), newAuthor(ada)
 		require.NoError(t, old.Adopt(t.Context()))
-		leak := observation("the token is ghp_"+"0123456789abcdefghijABCDEFGHIJ012345", nil)
+		leak := observation("the key is AKIA"+"QWERTYUIOPASDFGH", nil)
 		c, first := a.put(t, lexicons.ObservationNSID, key(2), leak)
 		apply(t, old, c)
 		settle(t, old)
