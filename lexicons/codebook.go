@@ -16,16 +16,16 @@ const (
 	StageIndex    Stage = "index"    // what an index knows: history, other records, other repos
 )
 
-// Effect is what becomes of a record that has a finding.
-type Effect string
+// Outcome is what becomes of a record that has a finding.
+type Outcome string
 
-// The effects. A host that does not reject a write keeps it with the finding.
+// The outcomes. A host that does not reject a write keeps it with the finding.
 const (
-	EffectReject     Effect = "reject"     // the write is refused
-	EffectQuarantine Effect = "quarantine" // kept with a violation, out of every view
-	EffectViolation  Effect = "violation"
-	EffectWarning    Effect = "warning"
-	EffectInfo       Effect = "info"
+	OutcomeReject     Outcome = "reject"     // the write is refused
+	OutcomeQuarantine Outcome = "quarantine" // kept with a violation, out of every view
+	OutcomeViolation  Outcome = "violation"
+	OutcomeWarning    Outcome = "warning"
+	OutcomeInfo       Outcome = "info"
 )
 
 // Group is a heading under which codes are listed.
@@ -53,11 +53,11 @@ type Entry struct {
 	Group Group
 	Stage Stage // the first that finds it
 	// Host is what the host does with a write that has it: nothing, when only
-	// an index can find it. Several effects depend on how grave it is or on a setting.
-	Host []Effect
+	// an index can find it. Several outcomes depend on how grave it is or on a setting.
+	Host []Outcome
 	// Index is what an index does with a record that has it, from whatever
 	// host: nothing, when only a host can find it.
-	Index []Effect
+	Index []Outcome
 	// Refusals are the XRPC errors under which a host rejects; none means InvalidRequest.
 	Refusals []string
 	Says     string // one sentence: what is so when a record has it
@@ -65,7 +65,7 @@ type Entry struct {
 }
 
 // Rejects reports whether a host may refuse a write for it.
-func (e Entry) Rejects() bool { return has(e.Host, EffectReject) }
+func (e Entry) Rejects() bool { return has(e.Host, OutcomeReject) }
 
 // RefusalNames are the XRPC errors of a write that is rejected for it.
 func (e Entry) RefusalNames() []string {
@@ -81,7 +81,7 @@ func (e Entry) RefusalNames() []string {
 // AtHost reports whether a host may find f as it is.
 func (e Entry) AtHost(f Finding) bool {
 	if f.Refusal == "" {
-		return has(e.Host, Effect(f.Severity))
+		return has(e.Host, Outcome(f.Severity))
 	}
 	for _, name := range e.RefusalNames() {
 		if name == f.Refusal {
@@ -94,12 +94,12 @@ func (e Entry) AtHost(f Finding) bool {
 // AtIndex reports whether an index may keep f as it is, on a record that is
 // quarantined or not.
 func (e Entry) AtIndex(f Finding, quarantined bool) bool {
-	return has(e.Index, Effect(f.Severity)) || quarantined && f.Severity == Violation && has(e.Index, EffectQuarantine)
+	return has(e.Index, Outcome(f.Severity)) || quarantined && f.Severity == Violation && has(e.Index, OutcomeQuarantine)
 }
 
-func has(effects []Effect, effect Effect) bool {
-	for _, e := range effects {
-		if e == effect {
+func has(outcomes []Outcome, outcome Outcome) bool {
+	for _, o := range outcomes {
+		if o == outcome {
 			return true
 		}
 	}
@@ -127,9 +127,9 @@ func LookUpCode(code string) (Entry, bool) {
 
 // Shorthands for the tables.
 var (
-	rejects     = []Effect{EffectReject}
-	quarantines = []Effect{EffectQuarantine}
-	violates    = []Effect{EffectViolation}
-	warns       = []Effect{EffectWarning}
-	notes       = []Effect{EffectInfo}
+	rejects     = []Outcome{OutcomeReject}
+	quarantines = []Outcome{OutcomeQuarantine}
+	violates    = []Outcome{OutcomeViolation}
+	warns       = []Outcome{OutcomeWarning}
+	notes       = []Outcome{OutcomeInfo}
 )
