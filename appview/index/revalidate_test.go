@@ -9,6 +9,7 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"pgregory.net/rapid"
 
 	"herbarium.garden/appview/index"
@@ -206,6 +207,58 @@ func TestRevalidationGoesOn(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, list.Items, c.n, "%+v", c.filter)
 		}
+	})
+}
+
+// Events, changes and pages of two processes at once end where a replay does.
+func TestRevalidationBesideApplying(t *testing.T) {
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		x, other, a := newIndex(t, db), newIndex(t, db), newAuthor(ada)
+		require.NoError(t, x.Adopt(t.Context()))
+		var last *lexicons.StrongRef
+		var events []index.Event
+		for n := range 60 {
+			value := observation("text", last)
+			if n%3 == 0 {
+				delete(value, "method")
+			}
+			c, ref := a.put(t, lexicons.ObservationNSID, key(n), value)
+			events, last = append(events, c), &ref
+		}
+		loose := []*lexicons.Lexicon{without(t, lexicons.ObservationNSID, "method")}
+		var all errgroup.Group
+		all.Go(func() error {
+			for _, e := range events {
+				if err := x.Apply(t.Context(), "test", 0, []index.Event{e}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		all.Go(func() error {
+			for n := range 12 {
+				if err := other.SetLexicons(t.Context(), loose[:n%2]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		for _, walker := range []*index.Index{x, other} {
+			all.Go(func() error {
+				for range 40 {
+					if _, err := walker.Revalidate(t.Context()); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		require.NoError(t, all.Wait())
+		settle(t, other)
+		was := dump(t, db)
+		require.NoError(t, x.Reindex(t.Context()))
+		require.Equal(t, was, dump(t, db))
+		require.Contains(t, was["records"], "state:ok")
 	})
 }
 
