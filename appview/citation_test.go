@@ -105,7 +105,7 @@ func everyState(t *testing.T, s *site) *refStates {
 	s.apply(ada.drop(t, lexicons.ObservationNSID, string(tid(13))))
 	w.add(index.RefDeleted, ref(deleted))
 
-	_, purged := put(ada, 14, "the words")
+	_, purged := put(ada, 14, "the words that nobody else has") // or their copies would go too
 	_, err := s.index.Purge(t.Context(), purged.URI, []cid.Cid{purged.CID})
 	require.NoError(t, err)
 	w.add(index.RefPurged, ref(purged))

@@ -76,7 +76,7 @@ func (x *Index) Records(ctx context.Context, v Viewer, uris []syntax.ATURI) (map
 	if err := batch(len(uris)); err != nil {
 		return nil, err
 	}
-	q := newQuery("t.uri, t.did, t.collection, t.rkey, t.cid, t.repo_cid, t.seq, t.state, t.violated, t.baseline, t.versions, t.indexed_at, t.updated_at, t.deleted_at, j.rev, j.commit_cid, j.record, NOT "+notTakenDown("t.uri")+" AS taken_down, "+isPurged("t.uri")+" AS purged",
+	q := newQuery("t.uri, t.did, t.collection, t.rkey, t.cid, t.repo_cid, t.seq, t.state, t.violated, t.baseline, t.versions, t.indexed_at, t.updated_at, t.deleted_at, j.rev, j.commit_cid, j.record, NOT "+notTakenDown("t.uri")+" AS taken_down, "+isPurged("t.uri", "t.cid")+" AS purged",
 		"records t JOIN journal j ON j.seq = t.seq")
 	q.where("t.uri IN ?", uris)
 	q.whereIf(!v.Admin, "t.state <> ?", string(StateQuarantined))

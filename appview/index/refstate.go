@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -60,7 +61,7 @@ func (x *Index) RefStates(ctx context.Context, v Viewer, refs []lexicons.StrongR
 	if err != nil {
 		return nil, err
 	}
-	purged, err := x.purgedVersions(ctx, uris)
+	purged, err := x.purgedVersions(ctx, refs)
 	if err != nil {
 		return nil, err
 	}
@@ -122,26 +123,29 @@ func (t *refTarget) state(v Viewer, ref lexicons.StrongRef) RefState {
 	return RefChanged
 }
 
-// isPurged is the condition that something at this URI was purged.
-func isPurged(uri string) string {
-	return "EXISTS (SELECT 1 FROM purged p WHERE p.uri = " + uri + ")"
+// isPurged is the condition that a record, by its URI and CID, was purged: there
+// or, as the same bytes, somewhere else.
+func isPurged(uri, cid string) string {
+	return "(EXISTS (SELECT 1 FROM purged p WHERE p.uri = " + uri + ") OR EXISTS (SELECT 1 FROM purged p WHERE p.cid = " + cid + "))"
 }
 
-// purgedVersions are the versions of uris that were purged, by VersionKey.
-func (x *Index) purgedVersions(ctx context.Context, uris []syntax.ATURI) (map[string]bool, error) {
+// purgedVersions are those of refs that were purged, by VersionKey: a purge is
+// of a version wherever it stands.
+func (x *Index) purgedVersions(ctx context.Context, refs []lexicons.StrongRef) (map[string]bool, error) {
 	out := map[string]bool{}
-	if len(uris) == 0 {
+	if len(refs) == 0 {
 		return out, nil
 	}
-	var rows []struct {
-		URI string `gorm:"column:uri"`
-		CID string `gorm:"column:cid"`
+	cids := make([]string, len(refs))
+	for i, r := range refs {
+		cids[i] = r.CID.String()
 	}
-	if err := x.db.Read.WithContext(ctx).Raw("SELECT uri, cid FROM purged WHERE uri IN ?", uris).Scan(&rows).Error; err != nil {
+	var found []string
+	if err := x.db.Read.WithContext(ctx).Raw("SELECT DISTINCT cid FROM purged WHERE cid IN ?", cids).Scan(&found).Error; err != nil {
 		return nil, fmt.Errorf("read what was purged: %w", err)
 	}
-	for _, r := range rows {
-		out[versionKey(r.URI, r.CID)] = true
+	for i, r := range refs {
+		out[VersionKey(r.URI, r.CID)] = slices.Contains(found, cids[i])
 	}
 	return out, nil
 }
