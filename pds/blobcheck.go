@@ -89,17 +89,23 @@ type BlobReport struct {
 // has under way is no fault. Without Restore, Quarantine and RepairFrom it changes
 // nothing but the times of the checks.
 func (p *PDS) CheckBlobs(ctx context.Context, check BlobCheck, found func(BlobFault) error) (BlobReport, error) {
-	c := blobChecker{PDS: p, BlobCheck: check, tell: found}
+	return p.checkBlobs(ctx, check, listedAtOnce, found)
+}
+
+func (p *PDS) checkBlobs(ctx context.Context, check BlobCheck, atOnce int64, found func(BlobFault) error) (BlobReport, error) {
+	c := blobChecker{PDS: p, BlobCheck: check, atOnce: atOnce, tell: found}
 	if check.Quarantine {
 		if err := p.repos.ResumeIsolations(ctx, ward{p.blobs}); err != nil {
 			return c.report, fmt.Errorf("check blobs: %w", err)
 		}
 	}
-	err := p.repos.WalkObjects(ctx, repostore.ObjectFilter{DID: check.DID, Since: check.Since}, func(o repostore.Object) error {
-		return c.object(ctx, o)
-	})
-	if err == nil && check.DID == "" && check.Since.IsZero() {
-		err = c.bucket(ctx)
+	var err error
+	if check.DID == "" && check.Since.IsZero() {
+		err = c.everything(ctx)
+	} else {
+		err = p.repos.WalkObjects(ctx, repostore.ObjectFilter{DID: check.DID, Since: check.Since}, func(o repostore.Object) error {
+			return c.object(ctx, o, nil)
+		})
 	}
 	if err != nil {
 		return c.report, fmt.Errorf("check blobs: %w", err)
@@ -111,14 +117,16 @@ func (p *PDS) CheckBlobs(ctx context.Context, check BlobCheck, found func(BlobFa
 type blobChecker struct {
 	*PDS
 	BlobCheck
+	atOnce int64 // see listedAtOnce
 	report BlobReport
 	tell   func(BlobFault) error
 }
 
-// object checks what is on record of one CID.
-func (c *blobChecker) object(ctx context.Context, o repostore.Object) error {
+// object checks what is on record of one CID. listed is what a listing has shown
+// of its bytes, nil for nothing.
+func (c *blobChecker) object(ctx context.Context, o repostore.Object, listed *blobstore.Entry) error {
 	c.report.Blobs++
-	fault, err := c.examine(ctx, o)
+	fault, err := c.examine(ctx, o, listed)
 	if err != nil || fault == nil {
 		return err
 	}
@@ -131,7 +139,7 @@ func (c *blobChecker) object(ctx context.Context, o repostore.Object) error {
 		if !on {
 			return nil
 		}
-		if fault, err = c.examine(ctx, again); err != nil || fault == nil {
+		if fault, err = c.examine(ctx, again, nil); err != nil || fault == nil {
 			return err
 		}
 	}
@@ -147,7 +155,7 @@ func (c *blobChecker) object(ctx context.Context, o repostore.Object) error {
 }
 
 // examine answers what is wrong with an object, nil for nothing.
-func (c *blobChecker) examine(ctx context.Context, o repostore.Object) (*BlobFault, error) {
+func (c *blobChecker) examine(ctx context.Context, o repostore.Object, listed *blobstore.Entry) (*BlobFault, error) {
 	fault := func(kind BlobFaultKind, detail string, args ...any) (*BlobFault, error) {
 		return &BlobFault{Kind: kind, CID: o.CID, Size: o.Size, Detail: fmt.Sprintf(detail, args...)}, nil
 	}
@@ -159,7 +167,7 @@ func (c *blobChecker) examine(ctx context.Context, o repostore.Object) (*BlobFau
 	case o.InTrash():
 		return nil, nil
 	}
-	stored, err := c.blobs.Stat(ctx, o.CID)
+	stored, err := c.stat(ctx, o, listed)
 	switch {
 	case errors.Is(err, blobstore.ErrNotFound) && !o.Owned:
 		// An upload that is under way or broke off. A collection takes the row.
@@ -193,6 +201,15 @@ func (c *blobChecker) examine(ctx context.Context, o repostore.Object) (*BlobFau
 		return nil, ctx.Err()
 	}
 	return fault(BlobUnreadable, "%v", err)
+}
+
+// stat describes the bytes of an object. A listing that shows what should be there
+// is believed; one that does not is old, or the object is at fault.
+func (c *blobChecker) stat(ctx context.Context, o repostore.Object, listed *blobstore.Entry) (blobstore.Entry, error) {
+	if listed != nil && listed.Size == o.Size {
+		return *listed, nil
+	}
+	return c.blobs.Stat(ctx, o.CID)
 }
 
 // unowned is the fault of an object that a collection should have taken, two
@@ -237,85 +254,4 @@ func (c *blobChecker) mend(ctx context.Context, f *BlobFault) error {
 	f.Done = "repaired"
 	c.log.WarnContext(ctx, "a blob was repaired", "cid", f.CID, "was", f.Kind)
 	return c.repos.ObjectMended(ctx, f.CID)
-}
-
-// bucket looks for what is in the bucket and should not be, and for what should
-// be on record and is not.
-func (c *blobChecker) bucket(ctx context.Context) error {
-	missing, err := c.repos.UnrecordedBlobs(ctx, repostore.MostObjects)
-	if err != nil {
-		return err
-	}
-	for _, name := range missing {
-		f := &BlobFault{Kind: BlobUnrecorded, CID: name, Detail: "an account has it, and its bytes are not on record; an upload puts them there"}
-		if f.Evidence, err = c.repos.Evidence(ctx, name, namedRecords); err != nil {
-			return err
-		}
-		if err := c.tell(*f); err != nil {
-			return err
-		}
-	}
-	for _, place := range []blobstore.Place{blobstore.Live, blobstore.Trash, blobstore.Quarantine} {
-		if err := c.list(ctx, place); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// list holds the objects of one place against the record.
-func (c *blobChecker) list(ctx context.Context, place blobstore.Place) error {
-	page := make([]blobstore.Entry, 0, repostore.MostObjects)
-	flush := func() error {
-		cids := make([]cid.Cid, len(page))
-		for i, e := range page {
-			cids[i] = e.CID
-		}
-		on, err := c.repos.Objects(ctx, cids...)
-		if err != nil {
-			return err
-		}
-		for _, e := range page {
-			o, known := on[e.CID]
-			if kind, detail := c.misplaced(place, e, o, known); kind != "" {
-				if err := c.tell(BlobFault{Kind: kind, CID: e.CID, Key: e.Key, Size: e.Size, Detail: detail}); err != nil {
-					return err
-				}
-			}
-		}
-		page = page[:0]
-		return nil
-	}
-	err := c.blobs.WalkIn(ctx, place, "", func(e blobstore.Entry) error {
-		c.report.Listed++
-		if !e.CID.Defined() {
-			return c.tell(BlobFault{Kind: BlobForeign, Key: e.Key, Size: e.Size, Detail: "not put there by this program"})
-		}
-		page = append(page, e)
-		if len(page) < cap(page) {
-			return nil
-		}
-		return flush()
-	})
-	if err != nil {
-		return err
-	}
-	return flush()
-}
-
-// misplaced says what is wrong with an object that lies in a place; "" for
-// nothing. What was put there lately may be under way.
-func (c *blobChecker) misplaced(place blobstore.Place, e blobstore.Entry, o repostore.Object, known bool) (BlobFaultKind, string) {
-	age := c.now().Sub(e.Modified)
-	switch {
-	case !known && age > c.cfg.BlobGrace:
-		return BlobOrphan, "in " + place.String() + ", and not on record"
-	case age <= moverDead:
-		return "", ""
-	case place == blobstore.Live && known && !o.Live():
-		return BlobLeftover, "in " + place.String() + ", and on record as taken out of service"
-	case place == blobstore.Trash && known && o.Live():
-		return BlobTrashCopy, "a copy in the trash of a blob that is live"
-	}
-	return "", ""
 }

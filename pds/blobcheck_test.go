@@ -341,7 +341,7 @@ func TestListStorage(t *testing.T) {
 		require.Equal(t, []string{large.did, small.did, empty.did}, order("blobBytes"))
 		require.Equal(t, []string{small.did, large.did, empty.did}, order("records"))
 		first := object(h.query(t, admin(), "garden.herbarium.admin.listStorage").ok(t).list("accounts")[0].(map[string]any))
-		require.Equal(t, object{"did": large.did, "handle": "large.test", "records": json.Number("1"), "blobs": json.Number("1"), "blobBytes": json.Number(fmt.Sprint(len(big.content)))}, first)
+		require.Equal(t, object{"did": large.did, "handle": "large.test", "records": json.Number("1"), "blobs": json.Number("1"), "blobBytes": json.Number(fmt.Sprint(len(big.content))), "quarantinedBlobs": json.Number("0"), "missingBlobs": json.Number("0")}, first)
 		page := h.query(t, admin(), "garden.herbarium.admin.listStorage", "limit", "1").ok(t)
 		h.query(t, admin(), "garden.herbarium.admin.listStorage", "order", "records", "cursor", page.str("cursor")).refused(t, 400, "InvalidRequest")
 		h.query(t, small.access, "garden.herbarium.admin.listStorage").refused(t, 403, "Forbidden")

@@ -2,11 +2,15 @@ package pds_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
 	"github.com/stretchr/testify/require"
 
@@ -125,3 +129,106 @@ type deadWard struct{}
 
 func (deadWard) Damaged(context.Context, cid.Cid) (bool, error) { return true, nil }
 func (deadWard) Isolate(context.Context, cid.Cid) error         { return errDeadWard }
+
+// A check of everything lists the bucket and asks for no object by itself, also
+// when it takes the CIDs in several parts.
+func TestACheckListsTheBucket(t *testing.T) {
+	bucket := buckettest.NewFaulty(blobstore.NewMemory())
+	now := newClock()
+	eachHost(t, setting{bucket: bucket, clock: now}, func(t *testing.T, h *host) {
+		bucket.Heal()
+		a := h.agent(t, "scout")
+		var names []string
+		for i := range 40 {
+			content := fmt.Appendf(nil, "specimen %d of %s", i, h.did)
+			h.put(t, a, note, fmt.Sprint("r", i), object{"blob": blobOf(h.upload(t, a, content, "text/plain").ok(t))}).ok(t)
+			names = append(names, rawCID(t, content))
+		}
+		gone, err := cid.Decode(names[7])
+		require.NoError(t, err)
+		store, err := blobstore.New(blobstore.Config{Bucket: bucket, SpoolDir: t.TempDir()})
+		require.NoError(t, err)
+		require.NoError(t, store.Delete(t.Context(), gone))
+		orphan, err := store.Receive(t.Context(), strings.NewReader("nobody's, "+string(h.did)), "")
+		require.NoError(t, err)
+		now.advance(pds.DefaultBlobGrace + time.Hour)
+		for _, atOnce := range []int64{100, 9, 1} {
+			bucket.Heal()
+			var found []string
+			report, err := h.pds.CheckBlobsAtOnce(t.Context(), pds.BlobCheck{}, atOnce, func(f pds.BlobFault) error {
+				found = append(found, string(f.Kind)+" "+f.CID.String())
+				return nil
+			})
+			require.NoError(t, err)
+			require.ElementsMatch(t, []string{"missing " + gone.String(), "orphan " + orphan.CID.String()}, found)
+			require.EqualValues(t, 40, report.Blobs)
+			require.EqualValues(t, 40, report.Listed)
+			asked := 0
+			for _, op := range bucket.Calls() {
+				if op == buckettest.Stat {
+					asked++
+				}
+			}
+			require.Equal(t, 1, asked, "only of the one that the listing did not show")
+		}
+		require.NoError(t, store.Delete(t.Context(), orphan.CID)) // the bucket is another database's too
+		for _, name := range names {
+			c, err := cid.Decode(name)
+			require.NoError(t, err)
+			require.NoError(t, store.Delete(t.Context(), c))
+		}
+	})
+}
+
+// What an account stores tells what of it is damaged and what is missing.
+func TestUsageTellsOfDamage(t *testing.T) {
+	eachVault(t, setting{}, func(t *testing.T, v *vault) {
+		a, b := v.agent(t, "one"), v.agent(t, "two")
+		flipped, gone := v.specimen(t, a, "x", "flipped"), v.specimen(t, a, "y", "gone")
+		v.specimen(t, b, "x", "gone")
+		v.flip(t, flipped.name)
+		require.NoError(t, os.Remove(v.file(t, "objects", gone.name)))
+		v.check(t, pds.BlobCheck{Sample: 1, Quarantine: true})
+		usage := map[string][2]any{}
+		for _, item := range v.query(t, admin(), "garden.herbarium.admin.listStorage").ok(t).list("accounts") {
+			u := object(item.(map[string]any))
+			usage[u.str("did")] = [2]any{u["quarantinedBlobs"], u["missingBlobs"]}
+		}
+		require.Equal(t, map[string][2]any{
+			a.did: {json.Number("1"), json.Number("1")}, b.did: {json.Number("0"), json.Number("1")},
+		}, usage)
+		status := v.query(t, admin(), "garden.herbarium.admin.getStorageStatus").ok(t)
+		require.Equal(t, json.Number("3"), status.at("accounts", "blobs"))
+		require.Equal(t, json.Number("1"), status.at("live", "blobs"), "gone is one object of two accounts, and flipped is in quarantine")
+		require.Equal(t, json.Number("1"), status.at("missing"))
+	})
+}
+
+// Checks can be narrowed to an account, and to what was uploaded lately.
+func TestACheckOfSomeBlobs(t *testing.T) {
+	now := newClock()
+	eachVault(t, setting{clock: now}, func(t *testing.T, v *vault) {
+		a, b := v.agent(t, "one"), v.agent(t, "two")
+		early := v.specimen(t, a, "x", "early")
+		now.advance(time.Hour)
+		late := v.specimen(t, b, "x", "late")
+		for _, s := range []specimen{early, late} {
+			v.flip(t, s.name)
+		}
+		found := func(check pds.BlobCheck) (names []string) {
+			check.Sample = 1
+			for _, f := range v.check(t, check) {
+				names = append(names, f.CID.String())
+			}
+			return names
+		}
+		require.ElementsMatch(t, []string{early.name, late.name}, found(pds.BlobCheck{}))
+		require.Equal(t, []string{early.name}, found(pds.BlobCheck{DID: syntax.DID(a.did)}))
+		require.Equal(t, []string{late.name}, found(pds.BlobCheck{Since: now.Now().Add(-time.Minute)}))
+		none, err := v.pds.CheckBlobs(t.Context(), pds.BlobCheck{DID: syntax.DID(a.did), Since: now.Now().Add(-time.Minute), Sample: 1}, func(f pds.BlobFault) error {
+			return fmt.Errorf("found %v", f)
+		})
+		require.NoError(t, err)
+		require.Zero(t, none)
+	})
+}

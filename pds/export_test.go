@@ -90,3 +90,8 @@ func (p *PDS) MakePurgeSteps(ctx context.Context, id syntax.TID, steps int) (int
 
 // SignReceipt signs a receipt as the host does.
 func SignReceipt(r *Receipt, key atcrypto.PrivateKey) (string, error) { return signReceipt(r, key) }
+
+// CheckBlobsAtOnce is CheckBlobs with another bound of what it holds at once.
+func (p *PDS) CheckBlobsAtOnce(ctx context.Context, check BlobCheck, atOnce int64, found func(BlobFault) error) (BlobReport, error) {
+	return p.checkBlobs(ctx, check, atOnce, found)
+}

@@ -37,6 +37,7 @@ type scrubView struct {
 }
 
 type getStorageStatusOutput struct {
+	Accounts    amountView `json:"accounts"`
 	Live        amountView `json:"live"`
 	Trash       amountView `json:"trash"`
 	Quarantined amountView `json:"quarantined"`
@@ -50,6 +51,7 @@ func (p *PDS) getStorageStatus(ctx context.Context, _ xrpc.Viewer, _ xrpc.None) 
 		return nil, err
 	}
 	out := &getStorageStatusOutput{
+		Accounts:    amountView{status.Accounts.Count, status.Accounts.Bytes},
 		Live:        amountView{status.Live.Count, status.Live.Bytes},
 		Trash:       amountView{status.Trash.Count, status.Trash.Bytes},
 		Quarantined: amountView{status.Quarantined.Count, status.Quarantined.Bytes},
@@ -78,6 +80,9 @@ type usageView struct {
 	Records   int64         `json:"records"`
 	Blobs     int64         `json:"blobs"`
 	BlobBytes int64         `json:"blobBytes"`
+
+	QuarantinedBlobs int64 `json:"quarantinedBlobs"`
+	MissingBlobs     int64 `json:"missingBlobs"`
 }
 
 type listStorageOutput struct {
@@ -101,7 +106,9 @@ func (p *PDS) listStorage(ctx context.Context, _ xrpc.Viewer, in listStoragePara
 	}
 	out := &listStorageOutput{Accounts: make([]usageView, len(page))}
 	for i, u := range page {
-		out.Accounts[i] = usageView{DID: u.DID, Records: u.Records, Blobs: u.Blobs, BlobBytes: u.BlobBytes}
+		out.Accounts[i] = usageView{
+			DID: u.DID, Records: u.Records, Blobs: u.Blobs, BlobBytes: u.BlobBytes, QuarantinedBlobs: u.Quarantined, MissingBlobs: u.Missing,
+		}
 		a, err := p.accounts.Get(ctx, u.DID)
 		if err != nil && !errors.Is(err, account.ErrNotFound) {
 			return nil, err

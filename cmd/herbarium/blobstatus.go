@@ -29,8 +29,8 @@ func blobStatusCommand() *cli.Command {
 			if err := writeStorage(c, raw); err != nil {
 				return err
 			}
-			t := newTable(c, "HANDLE", "DID", "RECORDS", "BLOBS", "BYTES")
-			show := t.fields("handle", "did", "records", "blobs", "blobBytes")
+			t := newTable(c, "HANDLE", "DID", "RECORDS", "BLOBS", "BYTES", "DAMAGED", "MISSING")
+			show := t.fields("handle", "did", "records", "blobs", "blobBytes", "quarantinedBlobs", "missingBlobs")
 			return errors.Join(s.list(ctx, "listStorage", "accounts", map[string]any{"order": c.String("order")}, c.Int("limit"), show), t.end())
 		}),
 	}
@@ -45,7 +45,7 @@ func writeStorage(c *cli.Command, raw json.RawMessage) error {
 	}
 	type amount struct{ Blobs, Bytes int64 }
 	var status struct {
-		Live, Trash, Quarantined amount
+		Accounts, Live, Trash, Quarantined amount
 		Missing                  int64
 		Scrub                    struct {
 			EverySeconds, BytesPerSecond int64
@@ -60,7 +60,7 @@ func writeStorage(c *cli.Command, raw json.RawMessage) error {
 	for _, line := range []struct {
 		what string
 		amount
-	}{{"live", status.Live}, {"trash", status.Trash}, {"quarantined", status.Quarantined}} {
+	}{{"of accounts", status.Accounts}, {"live", status.Live}, {"trash", status.Trash}, {"quarantined", status.Quarantined}} {
 		if _, err := fmt.Fprintf(out, "%-12s %8d blobs %14d bytes\n", line.what, line.Blobs, line.Bytes); err != nil {
 			return err
 		}

@@ -266,6 +266,7 @@ CREATE UNIQUE INDEX audit_outcomes_pkey ON public.audit_outcomes USING btree (id
 CREATE INDEX awaited_blobs_by_path ON public.awaited_blobs USING btree (repo_id, path);
 CREATE UNIQUE INDEX awaited_blobs_pkey ON public.awaited_blobs USING btree (repo_id, cid, path);
 CREATE INDEX blob_objects_checked ON public.blob_objects USING btree (state, checked_at, cid);
+CREATE INDEX blob_objects_missing ON public.blob_objects USING btree (cid) WHERE (missing_at IS NOT NULL);
 CREATE UNIQUE INDEX blob_objects_pkey ON public.blob_objects USING btree (cid);
 CREATE INDEX blob_objects_touched ON public.blob_objects USING btree (state, touched_at, cid);
 CREATE INDEX blob_refs_by_path ON public.blob_refs USING btree (repo_id, path);
@@ -307,6 +308,7 @@ CREATE INDEX refresh_tokens_grace ON public.refresh_tokens USING btree (grace_un
 CREATE UNIQUE INDEX refresh_tokens_pkey ON public.refresh_tokens USING btree (jti);
 CREATE INDEX refresh_tokens_sid ON public.refresh_tokens USING btree (sid);
 CREATE INDEX repos_by_blob_bytes ON public.repos USING btree (blob_bytes, id);
+CREATE INDEX repos_by_records ON public.repos USING btree (record_count, id);
 CREATE UNIQUE INDEX repos_did_key ON public.repos USING btree (did);
 CREATE UNIQUE INDEX repos_pkey ON public.repos USING btree (id);
 CREATE INDEX sessions_did ON public.sessions USING btree (did, created_at, sid);

@@ -85,6 +85,7 @@ CREATE TABLE blob_objects (
     changed_at  TEXT NOT NULL  -- when state became what it is
 , checked_at TEXT NOT NULL DEFAULT '', missing_at TEXT) STRICT, WITHOUT ROWID;
 CREATE INDEX blob_objects_checked ON blob_objects (state, checked_at, cid);
+CREATE INDEX blob_objects_missing ON blob_objects (cid) WHERE missing_at IS NOT NULL;
 CREATE INDEX blob_objects_touched ON blob_objects (state, touched_at, cid);
 CREATE TABLE blob_refs (
     repo_id INTEGER NOT NULL,
@@ -260,6 +261,7 @@ CREATE TABLE repos (
     commit_block BLOB NOT NULL
 , record_count INTEGER NOT NULL DEFAULT 0, blob_count INTEGER NOT NULL DEFAULT 0, blob_bytes INTEGER NOT NULL DEFAULT 0) STRICT;
 CREATE INDEX repos_by_blob_bytes ON repos (blob_bytes, id);
+CREATE INDEX repos_by_records ON repos (record_count, id);
 CREATE TABLE sessions (
     sid          TEXT PRIMARY KEY,
     did          TEXT NOT NULL,
