@@ -35,12 +35,9 @@ func openForeign(did syntax.DID, s *spool, keys []atcrypto.PublicKey) (*foreignR
 	if !ok {
 		return nil, fmt.Errorf("%w: its root, the commit %s, is missing", ErrBadCAR, s.root)
 	}
-	var commit repo.Commit
-	if err := decode(func() error { return commit.UnmarshalCBOR(bytes.NewReader(raw)) }); err != nil {
-		return nil, fmt.Errorf("%w: its root %s is no commit: %w", ErrBadCAR, s.root, err)
-	}
-	if err := commit.VerifyStructure(); err != nil {
-		return nil, fmt.Errorf("%w: its commit: %w", ErrBadCAR, err)
+	commit, err := decodeCommit(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: its commit, the root %s: %w", ErrBadCAR, s.root, err)
 	}
 	if commit.DID != string(did) {
 		return nil, fmt.Errorf("%w: it is the repo of %s", ErrBadCAR, commit.DID)
@@ -55,6 +52,18 @@ func openForeign(did syntax.DID, s *spool, keys []atcrypto.PublicKey) (*foreignR
 		}
 	}
 	return nil, fmt.Errorf("%w: its commit %s is not signed by a key of %s; export the repo again at its present host", ErrBadCAR, s.root, did)
+}
+
+// decodeCommit reads a commit and checks its form, not what it says.
+func decodeCommit(raw []byte) (*repo.Commit, error) {
+	var commit repo.Commit
+	if err := decode(func() error { return commit.UnmarshalCBOR(bytes.NewReader(raw)) }); err != nil {
+		return nil, err
+	}
+	if err := commit.VerifyStructure(); err != nil {
+		return nil, err
+	}
+	return &commit, nil
 }
 
 // decode runs a decoder of foreign bytes. That it panics is their fault.
@@ -105,15 +114,21 @@ func (f *foreignRepo) node(c cid.Cid) (*mst.NodeData, []byte, error) {
 	if !ok {
 		return nil, nil, fmt.Errorf("%w: its MST node %s is missing", ErrBadCAR, c)
 	}
+	node, err := canonicalNode(c, raw)
+	return node, raw, err
+}
+
+// canonicalNode decodes a node and checks that it is encoded the one way.
+func canonicalNode(c cid.Cid, raw []byte) (*mst.NodeData, error) {
 	var node mst.NodeData
 	if err := decode(func() error { return node.UnmarshalCBOR(bytes.NewReader(raw)) }); err != nil {
-		return nil, nil, fmt.Errorf("%w: MST node %s: %w", ErrBadCAR, c, err)
+		return nil, fmt.Errorf("%w: MST node %s: %w", ErrBadCAR, c, err)
 	}
 	again, _, err := node.Bytes()
 	if err != nil || !bytes.Equal(again, raw) {
-		return nil, nil, fmt.Errorf("%w: MST node %s is not encoded as DAG-CBOR is", ErrBadCAR, c)
+		return nil, fmt.Errorf("%w: MST node %s is not encoded as DAG-CBOR is", ErrBadCAR, c)
 	}
-	return &node, raw, nil
+	return &node, nil
 }
 
 // walk is a visit under way.

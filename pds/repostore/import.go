@@ -197,7 +197,7 @@ func (s *Store) replace(ctx context.Context, foreign *foreignRepo, opts ImportOp
 			return err
 		}
 		err = moveHead(tx, []*layer{{
-			repoID: row.id, base: row.Head, head: Head{Commit: commit.cid, Rev: rev, Data: foreign.root}, commitBlock: commit.raw, count: foreign.count,
+			repoID: row.id, base: row.Head, baseCount: row.records, head: Head{Commit: commit.cid, Rev: rev, Data: foreign.root}, commitBlock: commit.raw, count: foreign.count,
 		}})
 		if err != nil {
 			return err

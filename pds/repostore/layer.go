@@ -21,7 +21,8 @@ type layer struct {
 	repoID      int64
 	base, head  Head
 	commitBlock []byte
-	count       int64                    // of records, with this commit
+	baseCount   int64                    // of records, before this commit
+	count       int64                    // and with it
 	nodes       map[position]*storedNode // nil where no node stands any more
 	records     map[string]*recordChange
 	tombstones  map[string]*lexicons.Tombstone // nil where a tombstone gives way to a new record

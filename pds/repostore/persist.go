@@ -46,12 +46,12 @@ func storeApart(tx *gorm.DB, chains []*commitChain) error {
 }
 
 // moveHead sets the head of a repo to that of the last layer, and with it the
-// number of its records, if the first builds on the stored one; errConflict
-// otherwise.
+// number of its records, if the first builds on the stored ones; errConflict
+// otherwise. The number is compared too: another process may have counted anew.
 func moveHead(tx *gorm.DB, layers []*layer) error {
 	first, last := layers[0], layers[len(layers)-1]
-	moved := tx.Exec("UPDATE repos SET head = ?, rev = ?, data = ?, commit_block = ?, record_count = ? WHERE id = ? AND head = ?",
-		last.head.Commit.Bytes(), string(last.head.Rev), last.head.Data.Bytes(), last.commitBlock, last.count, first.repoID, first.base.Commit.Bytes())
+	moved := tx.Exec("UPDATE repos SET head = ?, rev = ?, data = ?, commit_block = ?, record_count = ? WHERE id = ? AND head = ? AND record_count = ?",
+		last.head.Commit.Bytes(), string(last.head.Rev), last.head.Data.Bytes(), last.commitBlock, last.count, first.repoID, first.base.Commit.Bytes(), first.baseCount)
 	if moved.Error != nil {
 		return fmt.Errorf("move head: %w", moved.Error)
 	}

@@ -63,7 +63,7 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 		return nil, nil, fmt.Errorf("prepare commit of %s: %w", did, err)
 	}
 	b.layer = &layer{
-		repoID: f.base.id, base: tip.Head, count: tip.records,
+		repoID: f.base.id, base: tip.Head, baseCount: tip.records, count: tip.records,
 		records: make(map[string]*recordChange, len(writes)), tombstones: map[string]*lexicons.Tombstone{},
 		edges: map[string]lexicons.StrongRef{}, successors: map[syntax.ATURI][]string{},
 	}
