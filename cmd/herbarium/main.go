@@ -44,6 +44,7 @@ func program() *cli.Command {
 			reindexCommand(),
 			agentCommand(),
 			blobCommand(),
+			repoCommand(),
 			lexiconCommand(),
 			quarantineCommand(),
 			configCommand(),
