@@ -171,7 +171,7 @@ var fields = []Field{
 		Doc: "Rewriting a published message: redact-only (words may be taken away, never changed), strict (never) or off.",
 		set: into(oneOf("redact-only", "strict", "off"), func(c *Config) *string { return &c.MessagesPolicy })},
 	{Name: "SECRETS_POLICY", Group: "Rules", Default: "reject",
-		Doc: "High-confidence secrets (private keys, provider tokens) in observations: reject, flag or off.",
+		Doc: "Credentials in the texts of records and in the blobs of observations: reject those that are surely some (private keys, tokens of providers) and flag the others, flag all, or off.",
 		set: into(oneOf("reject", "flag", "off"), func(c *Config) *string { return &c.SecretsPolicy })},
 
 	{Name: "LOG_FORMAT", Group: "Logs", Default: LogText,

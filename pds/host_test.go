@@ -39,7 +39,7 @@ import (
 
 const (
 	adminPassword = "correct horse battery staple"
-	blobLimit     = 1 << 20 // bytes
+	blobLimit     = 1<<20 + 64<<10 // bytes: more than a write waits for
 )
 
 // setting is what one test wants of its host.

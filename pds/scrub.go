@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"herbarium.garden/blobstore"
+	"herbarium.garden/lexicons"
 	"herbarium.garden/pds/repostore"
 )
 
@@ -21,37 +20,23 @@ type Scrub struct {
 const (
 	scrubLease = "scrub"
 	scrubPage  = 100
-	// scrubBurst is as much as one read of the blob store asks for.
-	scrubBurst = 64 << 10
 	// scrubFailures is how many blobs in a row may be unreadable before the bucket counts as down.
 	scrubFailures = 10
 )
-
-// errLeaseLost ends a scrub that another process goes on with.
-var errLeaseLost = errors.New("another process does it")
 
 // ScrubBlobs reads the blobs whose turn it is, those that were not looked at for
 // the longest time first, and holds their bytes against their CIDs. Damaged ones
 // go into quarantine, and missing ones are told. It ends when none is due. Where
 // it stands is in the database (StorageStatus), so a restart goes on there.
 // Of several processes one does it at a time.
-func (p *PDS) ScrubBlobs(ctx context.Context) (err error) {
+func (p *PDS) ScrubBlobs(ctx context.Context) error {
 	if p.cfg.Scrub.Every == 0 {
 		return nil
 	}
-	held, err := p.takeLease(ctx, scrubLease)
-	if err != nil || held == nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, held.end(context.WithoutCancel(ctx))) }()
-	s := scrubber{PDS: p, lease: held, limit: rate.NewLimiter(rate.Inf, scrubBurst)}
-	if p.cfg.Scrub.Rate > 0 {
-		s.limit.SetLimit(rate.Limit(p.cfg.Scrub.Rate))
-	}
-	err = s.run(ctx)
-	if errors.Is(err, errLeaseLost) {
-		return nil
-	}
+	err := p.atPace(ctx, scrubLease, func(at pacer) error {
+		s := scrubber{PDS: p, pacer: at}
+		return s.run(ctx)
+	})
 	if err != nil {
 		return fmt.Errorf("scrub blobs: %w", err)
 	}
@@ -61,8 +46,7 @@ func (p *PDS) ScrubBlobs(ctx context.Context) (err error) {
 // scrubber is a scrub under way.
 type scrubber struct {
 	*PDS
-	lease    *lease
-	limit    *rate.Limiter
+	pacer
 	failures int // in a row
 }
 
@@ -90,18 +74,6 @@ func (s *scrubber) run(ctx context.Context) error {
 		}
 		last = page[len(page)-1]
 	}
-}
-
-// pace waits until some bytes may be read, and keeps the lease meanwhile.
-func (s *scrubber) pace(ctx context.Context, bytes int) error {
-	kept, err := s.lease.keep(ctx)
-	if err != nil {
-		return err
-	}
-	if !kept {
-		return errLeaseLost
-	}
-	return s.limit.WaitN(ctx, bytes)
 }
 
 func (s *scrubber) check(ctx context.Context, o repostore.Object) error {
@@ -145,6 +117,7 @@ type StorageStatus struct {
 	repostore.Storage // Checked: within Scrub.Every
 	Scrub             Scrub
 	Running           bool // some process is at it
+	Secrets           repostore.SecretCounts
 }
 
 // StorageStatus sums up what is stored.
@@ -152,6 +125,9 @@ func (p *PDS) StorageStatus(ctx context.Context) (StorageStatus, error) {
 	status := StorageStatus{Scrub: p.cfg.Scrub}
 	var err error
 	if status.Storage, err = p.repos.Storage(ctx, p.now().Add(-p.cfg.Scrub.Every)); err != nil {
+		return status, err
+	}
+	if status.Secrets, err = p.repos.CountSecrets(ctx, lexicons.SecretsEdition); err != nil {
 		return status, err
 	}
 	status.Running, err = p.leased(ctx, scrubLease)

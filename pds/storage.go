@@ -18,6 +18,7 @@ func (p *PDS) registerStorage(s *xrpc.Server) error {
 	return errors.Join(
 		xrpc.Query(s, "garden.herbarium.admin.getStorageStatus", xrpc.AdminOnly, p.getStorageStatus),
 		xrpc.Query(s, listStorageMethod, xrpc.AdminOnly, p.listStorage),
+		xrpc.Query(s, listBlobSecretsMethod, xrpc.AdminOnly, p.listBlobSecrets),
 	)
 }
 
@@ -36,6 +37,12 @@ type scrubView struct {
 	OldestCheck    string     `json:"oldestCheck,omitempty"`
 }
 
+// searchView is garden.herbarium.admin.getStorageStatus#search.
+type searchView struct {
+	Unsearched int64 `json:"unsearched"`
+	Blobs      int64 `json:"blobs"`
+}
+
 type getStorageStatusOutput struct {
 	Accounts    amountView `json:"accounts"`
 	Live        amountView `json:"live"`
@@ -43,6 +50,7 @@ type getStorageStatusOutput struct {
 	Quarantined amountView `json:"quarantined"`
 	Missing     int64      `json:"missing"`
 	Scrub       scrubView  `json:"scrub"`
+	Secrets     searchView `json:"secrets"`
 }
 
 func (p *PDS) getStorageStatus(ctx context.Context, _ xrpc.Viewer, _ xrpc.None) (*getStorageStatusOutput, error) {
@@ -56,6 +64,7 @@ func (p *PDS) getStorageStatus(ctx context.Context, _ xrpc.Viewer, _ xrpc.None) 
 		Trash:       amountView{status.Trash.Count, status.Trash.Bytes},
 		Quarantined: amountView{status.Quarantined.Count, status.Quarantined.Bytes},
 		Missing:     status.Missing,
+		Secrets:     searchView{Unsearched: status.Secrets.Unsearched, Blobs: status.Secrets.Blobs},
 		Scrub: scrubView{
 			EverySeconds: int64(status.Scrub.Every.Seconds()), BytesPerSecond: status.Scrub.Rate, Running: status.Running,
 			Checked: amountView{status.Checked.Count, status.Checked.Bytes},

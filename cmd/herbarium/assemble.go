@@ -87,6 +87,9 @@ const scrubEvery = time.Minute
 // again, for their evidence was superseded or its bytes are to be read.
 const citationsEvery = 2 * time.Second
 
+// searchEvery is how often it is looked whether there are blobs to be searched for secrets.
+const searchEvery = time.Minute
+
 // collectEvery is how often blobs are collected that nobody refers to.
 const collectEvery = time.Hour
 
@@ -107,6 +110,7 @@ func (s *service) parts() map[string]func(context.Context) error {
 			return err
 		}),
 		"scrub":        every(s.log, scrubEvery, "scrub the blobs", s.host.ScrubBlobs),
+		"secrets":      every(s.log, searchEvery, "search the blobs for secrets", s.host.SearchBlobs),
 		"takedowns":    every(s.log, takedownsEvery, "tell the index what is taken down", s.host.SyncTakedowns),
 		"lexicons":     every(s.log, lexiconsEvery, "tell the index of the lexicons", s.host.SyncLexicons),
 		"revalidation": every(s.log, revalidateEvery, "judge records again", s.revalidate),

@@ -15,7 +15,7 @@ func blobCommand() *cli.Command {
 	return &cli.Command{
 		Name:     "blob",
 		Usage:    "look after the stored bytes",
-		Commands: []*cli.Command{blobGCCommand(), blobFsckCommand(), blobStatusCommand()},
+		Commands: []*cli.Command{blobGCCommand(), blobFsckCommand(), blobStatusCommand(), blobSecretsCommand()},
 	}
 }
 

@@ -47,6 +47,7 @@ func writeStorage(c *cli.Command, raw json.RawMessage) error {
 	var status struct {
 		Accounts, Live, Trash, Quarantined amount
 		Missing                  int64
+		Secrets                  struct{ Unsearched, Blobs int64 }
 		Scrub                    struct {
 			EverySeconds, BytesPerSecond int64
 			Running                      bool
@@ -66,6 +67,9 @@ func writeStorage(c *cli.Command, raw json.RawMessage) error {
 		}
 	}
 	if _, err := fmt.Fprintf(out, "%-12s %8d blobs\n", "missing", status.Missing); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(out, "%-12s %8d blobs, %d still to be searched\n", "with secrets", status.Secrets.Blobs, status.Secrets.Unsearched); err != nil {
 		return err
 	}
 	scrub := status.Scrub
@@ -127,6 +131,8 @@ func (s *service) watchStorage(ctx context.Context) {
 		{"herbarium_blobs_trashed", "Blobs in the trash.", func(st pds.StorageStatus) float64 { return float64(st.Trash.Count) }},
 		{"herbarium_blobs_quarantined", "Damaged blobs, out of service. Alarm above 0.", func(st pds.StorageStatus) float64 { return float64(st.Quarantined.Count) }},
 		{"herbarium_blobs_missing", "Blobs that a check found to have no bytes. Alarm above 0.", func(st pds.StorageStatus) float64 { return float64(st.Missing) }},
+		{"herbarium_blobs_with_secrets", "Blobs with something that is surely a credential. Alarm when it grows.", func(st pds.StorageStatus) float64 { return float64(st.Secrets.Blobs) }},
+		{"herbarium_blobs_unsearched", "Blobs that are still to be searched for credentials.", func(st pds.StorageStatus) float64 { return float64(st.Secrets.Unsearched) }},
 		{"herbarium_blobs_checked", "Live blobs whose bytes were read, or uploaded, within BLOB_SCRUB.", func(st pds.StorageStatus) float64 { return float64(st.Checked.Count) }},
 		{"herbarium_blob_check_age_seconds", "Age of the oldest check of a live blob; 0 when one was never checked.", func(st pds.StorageStatus) float64 {
 			if st.OldestCheck.IsZero() {

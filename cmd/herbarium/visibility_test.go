@@ -306,6 +306,7 @@ var gates = map[string]gate{
 	"garden.herbarium.admin.listPurges":                 toAdmin,
 	"garden.herbarium.admin.getPurge":                   toAdmin,
 	"garden.herbarium.admin.applyPurges":                toAdmin,
+	"garden.herbarium.admin.listBlobSecrets":            toAdmin,
 	"garden.herbarium.admin.addLexicon":                 toAdmin,
 	"garden.herbarium.admin.removeLexicon":              toAdmin,
 	"garden.herbarium.admin.getLexicon":                 toAdmin,

@@ -65,10 +65,16 @@ blob_objects.touched_at text NOT NULL COLLATE C
 blob_objects.changed_at text NOT NULL COLLATE C
 blob_objects.checked_at text NOT NULL COLLATE C DEFAULT ''::text
 blob_objects.missing_at text COLLATE C
+blob_objects.secrets_edition bigint NOT NULL DEFAULT 0
 blob_refs.repo_id bigint NOT NULL
 blob_refs.cid bytea NOT NULL
 blob_refs.path text NOT NULL COLLATE C
 blob_refs.rev text NOT NULL COLLATE C
+blob_secrets.cid bytea NOT NULL
+blob_secrets.rule text NOT NULL COLLATE C
+blob_secrets.sure bigint NOT NULL
+blob_secrets.position bigint NOT NULL
+blob_secrets.found_at text NOT NULL COLLATE C
 blobs.repo_id bigint NOT NULL
 blobs.cid bytea NOT NULL
 blobs.mime_type text NOT NULL COLLATE C
@@ -211,6 +217,8 @@ awaited_blobs awaited_blobs_pkey PRIMARY KEY (repo_id, cid, path)
 blob_objects blob_objects_pkey PRIMARY KEY (cid)
 blob_refs blob_refs_pkey PRIMARY KEY (repo_id, cid, path)
 blob_refs blob_refs_repo_id_cid_fkey FOREIGN KEY (repo_id, cid) REFERENCES blobs(repo_id, cid)
+blob_secrets blob_secrets_cid_fkey FOREIGN KEY (cid) REFERENCES blob_objects(cid) ON DELETE CASCADE
+blob_secrets blob_secrets_pkey PRIMARY KEY (cid, rule)
 blobs blobs_pkey PRIMARY KEY (repo_id, cid)
 event_sequence event_sequence_id_check CHECK ((id = 1))
 event_sequence event_sequence_pkey PRIMARY KEY (id)
@@ -269,8 +277,11 @@ CREATE INDEX blob_objects_checked ON public.blob_objects USING btree (state, che
 CREATE INDEX blob_objects_missing ON public.blob_objects USING btree (cid) WHERE (missing_at IS NOT NULL);
 CREATE UNIQUE INDEX blob_objects_pkey ON public.blob_objects USING btree (cid);
 CREATE INDEX blob_objects_touched ON public.blob_objects USING btree (state, touched_at, cid);
+CREATE INDEX blob_objects_unsearched ON public.blob_objects USING btree (state, secrets_edition, cid);
 CREATE INDEX blob_refs_by_path ON public.blob_refs USING btree (repo_id, path);
 CREATE UNIQUE INDEX blob_refs_pkey ON public.blob_refs USING btree (repo_id, cid, path);
+CREATE INDEX blob_secrets_found ON public.blob_secrets USING btree (found_at, cid, rule);
+CREATE UNIQUE INDEX blob_secrets_pkey ON public.blob_secrets USING btree (cid, rule);
 CREATE INDEX blobs_by_cid ON public.blobs USING btree (cid);
 CREATE INDEX blobs_by_upload ON public.blobs USING btree (uploaded_at);
 CREATE UNIQUE INDEX blobs_pkey ON public.blobs USING btree (repo_id, cid);

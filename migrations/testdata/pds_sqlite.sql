@@ -83,10 +83,11 @@ CREATE TABLE blob_objects (
     state       TEXT NOT NULL, -- live | trashing | trashed | emptying
     touched_at  TEXT NOT NULL, -- last upload, or the end of an account that had it: the grace counts from here
     changed_at  TEXT NOT NULL  -- when state became what it is
-, checked_at TEXT NOT NULL DEFAULT '', missing_at TEXT) STRICT, WITHOUT ROWID;
+, checked_at TEXT NOT NULL DEFAULT '', missing_at TEXT, secrets_edition INTEGER NOT NULL DEFAULT 0) STRICT, WITHOUT ROWID;
 CREATE INDEX blob_objects_checked ON blob_objects (state, checked_at, cid);
 CREATE INDEX blob_objects_missing ON blob_objects (cid) WHERE missing_at IS NOT NULL;
 CREATE INDEX blob_objects_touched ON blob_objects (state, touched_at, cid);
+CREATE INDEX blob_objects_unsearched ON blob_objects (state, secrets_edition, cid);
 CREATE TABLE blob_refs (
     repo_id INTEGER NOT NULL,
     cid     BLOB NOT NULL,
@@ -96,6 +97,15 @@ CREATE TABLE blob_refs (
     FOREIGN KEY (repo_id, cid) REFERENCES blobs (repo_id, cid)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX blob_refs_by_path ON blob_refs (repo_id, path);
+CREATE TABLE blob_secrets (
+    cid      BLOB NOT NULL REFERENCES blob_objects (cid) ON DELETE CASCADE,
+    rule     TEXT NOT NULL, -- the name of the rule
+    sure     INTEGER NOT NULL, -- 1: a credential by its form; 0: perhaps one
+    position INTEGER NOT NULL, -- bytes before the first that the rule found
+    found_at TEXT NOT NULL,
+    PRIMARY KEY (cid, rule)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_secrets_found ON blob_secrets (found_at, cid, rule);
 CREATE TABLE blobs (
     repo_id     INTEGER NOT NULL,
     cid         BLOB NOT NULL,
