@@ -16,13 +16,13 @@ const rulesVersion = 3
 // programs of one edition judge every record alike. What was added to the
 // catalog is not part of it.
 func (r *Rules) Edition() string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%d\n%+v\n", rulesVersion, r.settings)
+	all := fmt.Appendf(nil, "%d\n%+v\n", rulesVersion, r.settings)
 	base := r.catalog.loaded()
 	for _, nsid := range base.NSIDs() {
-		fmt.Fprintf(h, "%s %x\n", nsid, sha256.Sum256(base.files[nsid].Source))
+		all = fmt.Appendf(all, "%s %x\n", nsid, sha256.Sum256(base.files[nsid].Source))
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	sum := sha256.Sum256(all)
+	return hex.EncodeToString(sum[:16])
 }
 
 // Catalog is what the rules look schemas up in.

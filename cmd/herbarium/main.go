@@ -76,7 +76,7 @@ func strict(c *cli.Command) *cli.Command {
 	c.Before = func(ctx context.Context, c *cli.Command) (context.Context, error) {
 		given, want := c.Args().Slice(), len(c.Arguments)
 		if want > 0 {
-			if _, any := c.Arguments[want-1].(*cli.StringArgs); any && len(given) >= want {
+			if _, more := c.Arguments[want-1].(*cli.StringArgs); more && len(given) >= want {
 				return ctx, nil
 			}
 		}
