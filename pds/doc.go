@@ -5,7 +5,7 @@
 // The handlers of the com.atproto.* methods, garden.herbarium.validateRecord,
 // key login (loginkey.go) and the host's plain routes (wellknown.go); who a request comes from
 // ([Authenticator]); the table that maps the rooms' errors to answers
-// (errors.go); how much may be asked of the process (ratelimit.go, limiter.go); proxying to
+// (errors.go); the lexicons that the operator adds (lexicons.go); how much may be asked of the process (ratelimit.go, limiter.go); proxying to
 // other services in an account's name (proxy.go); asking relays to crawl the
 // host ([Crawler]).
 //

@@ -40,8 +40,8 @@ type LexiconIndex interface {
 // of either database when nothing changed.
 func (p *PDS) SyncLexicons(ctx context.Context) error {
 	// One is told at a time, and the set is read only then: see tellIndex.
-	p.telling.Lock()
-	defer p.telling.Unlock()
+	p.lexiconSync.Lock()
+	defer p.lexiconSync.Unlock()
 	was := p.library.Current()
 	if err := p.library.Refresh(ctx); err != nil {
 		return fmt.Errorf("sync lexicons: %w", err)

@@ -5,7 +5,8 @@
 // that prove it), which cannot be rebuilt; the derived tables (records,
 // observations, supersedes chains and their heads, sessions, classes, skills,
 // conversations, references, findings), which Reindex builds again from the
-// journal; and the witnessed state of each repo and the cursor of each source.
+// journal; the witnessed state of each repo and the cursor of each source; and
+// the lexicons that it was told of, beside those of the program.
 //
 // Hides: tables, SQL, the order in which things arrived.
 //
@@ -14,6 +15,9 @@
 //     cursor move together, and applying an event twice changes nothing.
 //   - The derived state depends on each DID's history alone, never on how the
 //     histories interleave; Reindex gives what Apply gave.
+//   - A record is judged by the lexicons that hold when it is applied, and again
+//     when they or the edition of the program change; at the end of that the
+//     derived state is what Reindex makes of the journal now.
 //   - Deleting a record, and taking words out of a message, nulls the content
 //     in the journal in the transaction that removes the derived rows.
 //   - An observation is what was first seen at its URI; whatever came later
