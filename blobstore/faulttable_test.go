@@ -161,7 +161,7 @@ func prepareStep(t *testing.T, s *blobstore.Store, name string) func(context.Con
 		backup, err := blobstore.New(blobstore.Config{Bucket: blobstore.NewMemory(), SpoolDir: t.TempDir()})
 		require.NoError(t, err)
 		receive(t, backup, faultBody)
-		return func(ctx context.Context) error { return s.Repair(ctx, faultCID, backup) }
+		return func(ctx context.Context) error { return s.Repair(ctx, faultCID, backup, always) }
 	case "read":
 		do(upload)
 		return func(ctx context.Context) error {

@@ -150,8 +150,9 @@ func (s *Store) Rehash(ctx context.Context, in Place, c cid.Cid, pace func(ctx c
 
 // Repair takes a blob from another store, a backup for one, when its bytes there
 // are what its CID says (else ErrCorrupt, and nothing changes), and makes it live
-// here in the place of what is there.
-func (s *Store) Repair(ctx context.Context, c cid.Cid, from *Store) error {
+// here in the place of what is there. When the bytes were found right it asks claim,
+// whose error ends it, as it is.
+func (s *Store) Repair(ctx context.Context, c cid.Cid, from *Store, claim func() error) error {
 	want, err := digestOf(c)
 	if err != nil || !isBlobCID(c) {
 		return fmt.Errorf("repair blob %s: %w", c, ErrNotFound)
@@ -173,6 +174,9 @@ func (s *Store) Repair(ctx context.Context, c cid.Cid, from *Store) error {
 	}
 	if got := [32]byte(hash.Sum(nil)); got != want {
 		return fmt.Errorf("repair blob %s: %w: the other store's %d bytes hash to %x", c, ErrCorrupt, size, got)
+	}
+	if err := claim(); err != nil {
+		return err
 	}
 	key, _ := Live.keyOf(c)
 	if err := s.bucket.Put(ctx, key, spool, size, want); err != nil {

@@ -234,24 +234,34 @@ func (c *blobChecker) mend(ctx context.Context, f *BlobFault) error {
 	}
 	if f.Kind == BlobMissing && (c.Restore || c.RepairFrom != nil) {
 		if _, err := c.blobs.Rehash(ctx, blobstore.Trash, f.CID, nil); err == nil {
-			if err := c.blobs.Restore(ctx, f.CID); err != nil {
-				return err
-			}
-			f.Done = "restored"
-			return c.repos.ObjectMended(ctx, f.CID)
+			return c.mended(ctx, f, "restored", func() error {
+				if err := c.repos.ClaimObject(ctx, f.CID, f.Size); err != nil {
+					return err
+				}
+				return c.blobs.Restore(ctx, f.CID)
+			})
 		}
 	}
 	if c.RepairFrom == nil {
 		return nil
 	}
-	if err := c.blobs.Repair(ctx, f.CID, c.RepairFrom); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		f.Failed = err.Error()
-		return nil
+	return c.mended(ctx, f, "repaired", func() error {
+		return c.blobs.Repair(ctx, f.CID, c.RepairFrom, func() error { return c.repos.ClaimObject(ctx, f.CID, f.Size) })
+	})
+}
+
+// mended brings bytes back, which is an upload as far as others are concerned: it
+// claims the object, puts them there, and looks whether they were left there.
+func (c *blobChecker) mended(ctx context.Context, f *BlobFault, done string, bring func() error) error {
+	err := bring()
+	if err == nil {
+		err = c.repos.ObjectMended(ctx, f.CID)
 	}
-	f.Done = "repaired"
-	c.log.WarnContext(ctx, "a blob was repaired", "cid", f.CID, "was", f.Kind)
-	return c.repos.ObjectMended(ctx, f.CID)
+	if err != nil {
+		f.Failed = err.Error()
+		return ctx.Err()
+	}
+	f.Done = done
+	c.log.WarnContext(ctx, "a blob was "+done, "cid", f.CID, "was", f.Kind)
+	return nil
 }

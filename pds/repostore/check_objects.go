@@ -10,7 +10,6 @@ import (
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
-	"gorm.io/gorm"
 
 	"herbarium.garden/migrations"
 )
@@ -222,16 +221,17 @@ func (s *Store) checked(ctx context.Context, c cid.Cid, set string) error {
 	return nil
 }
 
-// ObjectMended makes an object live whose right bytes are back where readers
-// look.
+// ObjectMended records that the right bytes of an object that was claimed
+// (ClaimObject) are back where readers look. ErrObjectBusy: somebody has moved them.
 func (s *Store) ObjectMended(ctx context.Context, c cid.Cid) error {
-	now := migrations.FormatTime(s.now())
-	err := s.db.Tx(ctx, func(tx *gorm.DB) error {
-		return tx.Exec("UPDATE blob_objects SET state = ?, changed_at = ?, checked_at = ?, missing_at = NULL WHERE cid = ?",
-			objectLive, now, now, c.Bytes()).Error
-	})
+	mended := s.db.Write.WithContext(ctx).Exec("UPDATE blob_objects SET checked_at = ?, missing_at = NULL WHERE cid = ? AND state = ?",
+		migrations.FormatTime(s.now()), c.Bytes(), objectLive)
+	err := mended.Error
+	if err == nil && mended.RowsAffected == 0 {
+		err = ErrObjectBusy
+	}
 	if err != nil {
-		return fmt.Errorf("make object %s live: %w", c, err)
+		return fmt.Errorf("record that object %s is back: %w", c, err)
 	}
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/multiformats/go-multihash"
 	"github.com/stretchr/testify/require"
 	"gorm.io/gorm"
-	"pgregory.net/rapid"
 
 	"herbarium.garden/lexicons"
 	"herbarium.garden/migrations"
@@ -25,17 +24,26 @@ import (
 // errDied is what a mover returns that was killed: whatever came after did not happen.
 var errDied = errors.New("the mover died")
 
-// bin is the bytes of a bucket, as far as a collection moves them. Each of its
-// methods is the two steps that a real bucket takes, with meanwhile called
+// content is what a place has of a CID.
+type content int
+
+const (
+	nothing content = iota
+	right
+	damaged // other bytes than the CID says, and as many
+)
+
+// bin is the bytes of a bucket, as far as collections and checks move them. Each
+// of its methods is the steps that a real bucket takes, with meanwhile called
 // before, between and after them.
 type bin struct {
-	mu          sync.Mutex
-	live, trash map[cid.Cid]bool
-	meanwhile   func() error // may write to the store, or kill the mover
+	mu                sync.Mutex
+	live, trash, ward map[cid.Cid]content
+	meanwhile         func() error // may write to the store, or kill the mover
 }
 
 func newBin() *bin {
-	return &bin{live: map[cid.Cid]bool{}, trash: map[cid.Cid]bool{}, meanwhile: func() error { return nil }}
+	return &bin{live: map[cid.Cid]content{}, trash: map[cid.Cid]content{}, ward: map[cid.Cid]content{}, meanwhile: func() error { return nil }}
 }
 
 func (b *bin) steps(steps ...func()) error {
@@ -50,35 +58,59 @@ func (b *bin) steps(steps ...func()) error {
 	return b.meanwhile()
 }
 
-func (b *bin) Trash(_ context.Context, c cid.Cid) error {
-	var copied bool
+// move copies and then deletes what was copied, whatever that is by then. It does
+// nothing when there is nothing to copy.
+func (b *bin) move(c cid.Cid, from, to map[cid.Cid]content) error {
+	copied := false
 	return b.steps(func() {
-		if copied = b.live[c]; copied {
-			b.trash[c] = true
+		if copied = from[c] != nothing; copied {
+			to[c] = from[c]
 		}
 	}, func() {
-		if copied { // what came since has no copy
-			delete(b.live, c)
+		if copied {
+			delete(from, c)
 		}
 	})
 }
+
+func (b *bin) Trash(_ context.Context, c cid.Cid) error { return b.move(c, b.live, b.trash) }
 
 func (b *bin) Restore(_ context.Context, c cid.Cid) error {
-	return b.steps(func() {
-		if b.trash[c] {
-			b.live[c] = true
-		}
-	})
-}
-
-func (b *bin) Empty(_ context.Context, c cid.Cid) error {
+	if b.in(b.live, c) == nothing {
+		return b.move(c, b.trash, b.live)
+	}
 	return b.steps(func() { delete(b.trash, c) })
 }
 
-func (b *bin) has(c cid.Cid) (live, anywhere bool) {
+func (b *bin) Empty(_ context.Context, c cid.Cid) error {
+	return b.steps(func() { delete(b.trash, c) }, func() { delete(b.ward, c) })
+}
+
+func (b *bin) Damaged(_ context.Context, c cid.Cid) (is bool, err error) {
+	err = b.steps(func() { is = b.live[c] != right })
+	return is, err
+}
+
+func (b *bin) Isolate(_ context.Context, c cid.Cid) error { return b.move(c, b.live, b.ward) }
+
+// put writes the right bytes where readers look.
+func (b *bin) put(c cid.Cid) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.live[c], b.live[c] || b.trash[c]
+	b.live[c] = right
+}
+
+func (b *bin) in(place map[cid.Cid]content, c cid.Cid) content {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return place[c]
+}
+
+// has says whether the right bytes are where readers look, and whether they are
+// there or in the trash.
+func (b *bin) has(c cid.Cid) (live, anywhere bool) {
+	live = b.in(b.live, c) == right
+	return live, live || b.in(b.trash, c) == right
 }
 
 // clock is a time that tests move.
@@ -133,9 +165,7 @@ func (c *collector) upload(did syntax.DID, b repostore.Blob) error {
 	if err := c.ClaimObject(c.t.Context(), b.CID, b.Size); err != nil {
 		return err
 	}
-	c.bin.mu.Lock()
-	c.live[b.CID] = true
-	c.bin.mu.Unlock()
+	c.put(b.CID)
 	_, err := c.AddBlob(c.t.Context(), did, b, repostore.Policy{})
 	return err
 }
@@ -229,145 +259,6 @@ func TestTheEndOfAnAccountStartsTheGrace(t *testing.T) {
 		require.Zero(t, c.collect().Trashed)
 		c.advance(grace + time.Minute)
 		require.EqualValues(t, 1, c.collect().Trashed.Count)
-	})
-}
-
-// TestCollectModel lets uploads, references, dereferences, ends of accounts and
-// the death of the mover come in any order, also in the middle of a collection,
-// and holds that what a record refers to can always be read, and that in the
-// end everything else is gone.
-func TestCollectModel(t *testing.T) {
-	dbtest.Each(t, migrations.PDS, func(t *testing.T, db *migrations.DB) {
-		round := 0
-		rapid.Check(t, func(rt *rapid.T) {
-			round++
-			c := newCollector(t, db)
-			accounts := []syntax.DID{c.account(fmt.Sprintf("a%d", round)), c.account(fmt.Sprintf("b%d", round))}
-			var specimens []repostore.Blob
-			for i := range 3 {
-				specimens = append(specimens, specimen(t, round*10+i))
-			}
-			type holding struct {
-				did  syntax.DID
-				rkey string
-			}
-			held := map[holding]repostore.Blob{}
-			uploaded := map[syntax.DID]map[cid.Cid]time.Time{accounts[0]: {}, accounts[1]: {}}
-			keys := 0
-
-			pick := func() (syntax.DID, repostore.Blob) {
-				return rapid.SampledFrom(accounts).Draw(rt, "account"), rapid.SampledFrom(specimens).Draw(rt, "specimen")
-			}
-			write := map[string]func(){
-				"upload": func() {
-					did, b := pick()
-					err := c.upload(did, b)
-					if errors.Is(err, repostore.ErrObjectBusy) {
-						return // to be made again, and told so
-					}
-					require.NoError(rt, err)
-					uploaded[did][b.CID] = c.now()
-				},
-				"claim and die": func() {
-					_, b := pick()
-					require.NoError(rt, c.ClaimObject(t.Context(), b.CID, b.Size))
-				},
-				"refer": func() {
-					did, b := pick()
-					keys++
-					h := holding{did, fmt.Sprintf("k%d", keys)}
-					_, err := c.Apply(t.Context(), did, []repostore.Write{create(h.rkey, c.noteWith(b))}, repostore.Options{})
-					if at, ok := uploaded[did][b.CID]; ok && c.now().Sub(at) < grace {
-						require.NoError(rt, err, "what was uploaded within the grace can be referred to")
-					}
-					if err == nil {
-						held[h] = b
-						uploaded[did][b.CID] = c.now()
-					}
-				},
-				"upload and refer": func() {
-					did, b := pick()
-					if err := c.upload(did, b); errors.Is(err, repostore.ErrObjectBusy) {
-						return // to be made again, and told so
-					} else {
-						require.NoError(rt, err)
-					}
-					keys++
-					h := holding{did, fmt.Sprintf("k%d", keys)}
-					c.apply(did, create(h.rkey, c.noteWith(b)))
-					held[h] = b
-					uploaded[did][b.CID] = c.now()
-				},
-				"let go": func() {
-					for h, b := range held {
-						c.apply(h.did, remove(noteNSID, h.rkey))
-						delete(held, h)
-						uploaded[h.did][b.CID] = c.now()
-						return
-					}
-				},
-				"wait":        func() { c.advance(rapid.SampledFrom([]time.Duration{time.Minute, grace / 2}).Draw(rt, "time")) },
-				"wait longer": func() { c.advance(rapid.SampledFrom([]time.Duration{grace, trashTime}).Draw(rt, "time")) },
-			}
-			names := []string{"claim and die", "let go", "refer", "upload", "upload and refer", "wait", "wait longer"}
-			died, moving := false, false
-			check := func() {
-				for h, b := range held {
-					live, anywhere := c.has(b.CID)
-					require.True(rt, anywhere, "%s of %s is gone", b.CID, h.did)
-					require.True(rt, live || died || moving, "%s of %s was not brought back", b.CID, h.did)
-				}
-			}
-			collect := func() {
-				if rapid.Bool().Draw(rt, "after the grace") {
-					c.advance(grace + time.Minute)
-				}
-				inside := rapid.IntRange(0, 4).Draw(rt, "writes inside")
-				c.meanwhile = func() error {
-					if inside > 0 {
-						inside--
-						switch name := rapid.SampledFrom([]string{"nothing", "die", "upload and refer", "upload and refer", "claim and die", "let go"}).Draw(rt, "inside"); name {
-						case "nothing":
-						case "die":
-							died = true
-							return errDied
-						default:
-							write[name]()
-						}
-					}
-					check()
-					return nil
-				}
-				moving = true
-				_, err := c.Collect(t.Context(), c.bin, c.collection())
-				moving = false
-				if !errors.Is(err, errDied) {
-					require.NoError(rt, err)
-				}
-				c.meanwhile = func() error { return nil }
-			}
-			for range rapid.IntRange(1, 25).Draw(rt, "steps") {
-				if rapid.IntRange(0, 3).Draw(rt, "collect") == 0 {
-					collect()
-				} else {
-					write[rapid.SampledFrom(names).Draw(rt, "step")]()
-				}
-				check()
-			}
-			// In the end a reader finds what is held where it is to be, and nothing
-			// else is left.
-			for h := range held {
-				c.apply(h.did, remove(noteNSID, h.rkey))
-			}
-			clear(held)
-			for range 4 {
-				c.advance(trashTime + grace + time.Hour)
-				c.collect()
-			}
-			require.Empty(rt, c.live, "collected")
-			require.Empty(rt, c.trash, "emptied")
-			c.stop()
-		})
 	})
 }
 
