@@ -118,7 +118,8 @@ type PDS struct {
 	library     *library.Library
 	directory   identity.Directory
 	index       Index         // nil without one
-	telling     sync.Mutex    // held while index is told of something
+	telling     sync.Mutex    // held while index is told of a takedown
+	lexiconSync sync.Mutex    // held while index is told of the lexicons
 	purging     chan struct{} // has room for one token: whoever put it there makes the steps of purges
 	log         *slog.Logger
 	now         func() time.Time
