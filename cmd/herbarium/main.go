@@ -47,6 +47,7 @@ func program() *cli.Command {
 			repoCommand(),
 			lexiconCommand(),
 			quarantineCommand(),
+			purgeCommand(),
 			configCommand(),
 			healthcheckCommand(),
 			tokenCommand(),

@@ -127,6 +127,13 @@ func TestTapBackfillsAndFollows(t *testing.T) {
 	}
 	require.NoError(t, client.Post(ctx, "com.atproto.repo.applyWrites", map[string]any{"repo": client.AccountDID, "writes": writes}, nil))
 	follows(30 + 1 + 50)
+
+	// A purge: the record goes, and whoever follows goes on.
+	out, err := in.herbarium(ctx, "purge", "run", "--yes", "--record", kept)
+	require.NoError(t, err, out)
+	follows(30 + 50)
+	createNote(t, client, "after the purge")
+	follows(30 + 50 + 1)
 	require.NotContains(t, log.String(), "failed to verify", "tap verifies signatures and inductive proofs")
 }
 
