@@ -7,7 +7,8 @@
 // ([Authenticator]); the table that maps the rooms' errors to answers
 // (errors.go); the lexicons that the operator adds (lexicons.go); how much may be asked of the process (ratelimit.go, limiter.go); proxying to
 // other services in an account's name (proxy.go); asking relays to crawl the
-// host ([Crawler]).
+// host ([Crawler]); the steps of a purge through all rooms (purge.go) and its
+// [Receipt].
 //
 // # Hides
 //

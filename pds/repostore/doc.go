@@ -45,7 +45,7 @@
 // blob's row (a foreign key); what an imported record names before its upload is
 // awaited instead. Bytes of records and commits are served as they were stored.
 // What a refusal or a no-op is based on was committed. A tombstone outlives its
-// repo. The counters of a repo (Usage) are what a recount gives, and no number
+// repo. Nothing with a CID in the log of purges is taken in. The counters of a repo (Usage) are what a recount gives, and no number
 // of writers gets past a quota.
 //
 // # Does not

@@ -95,8 +95,8 @@ func insert(tx *gorm.DB, events []Event) error {
 func (s *Sequencer) Published(b Batch) { s.ring.add(b.events) }
 
 // Erase removes every stored event of a DID, inside the caller's transaction
-// (tx): after the deletion of an account, or a purge, its older events must not
-// be read again. Append the #account event after it. From here to the commit
+// (tx): after the deletion of an account its older events must not be read
+// again. Append the #account event after it. From here to the commit
 // other appenders wait. Call Erased once the transaction has committed.
 func (s *Sequencer) Erase(ctx context.Context, tx *gorm.DB, did syntax.DID) error {
 	tx = tx.WithContext(ctx)
