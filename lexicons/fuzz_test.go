@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/secrettest"
 )
 
 // FuzzParseJSON holds the JSON reader against encoding/json and indigo: what
@@ -106,8 +107,8 @@ func FuzzParseLexicon(f *testing.F) {
 // FuzzFindSecrets: what is found lies in the text, in order, without overlaps,
 // and in a stream, whose parts it may straddle, the same is found.
 func FuzzFindSecrets(f *testing.F) {
-	for _, sample := range secretSamples {
-		text, _ := sample.make(newMaker(2))
+	for _, sample := range secrettest.Samples() {
+		text, _ := sample.Make(secrettest.NewMaker(2))
 		f.Add(text, uint16(0))
 		f.Add(text+"\n"+text, uint16(len(text)/2))
 	}

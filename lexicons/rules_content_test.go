@@ -7,10 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/secrettest"
 )
 
 func TestContentRules(t *testing.T) {
-	secret, _ := sampleOf("github-token")
+	secret, _ := secrettest.Of("github-token")
 	for _, c := range []struct {
 		name, mime, text, content string
 		size                      int // of the whole blob; 0 for len(content)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"herbarium.garden/lexicons"
+	"herbarium.garden/lexicons/secrettest"
 )
 
 // gitleaks is the yardstick of the rules on secrets: its 222 rules are what most
@@ -100,7 +101,7 @@ var theirsAlone = map[string]string{
 	"DID":                    "so are names of accounts, and a did:key is a public key",
 	"UUID":                   "a UUID is made to be shown",
 	"JSON that is no header": "without an algorithm it is no JWT",
-	"counted":                "a blank to fill in: the alphabet",
+	"counted":                "a blank to fill in: the Letters",
 	"Linear":                 "providers that are not among ours, of which gitleaks knows a hundred more",
 	"Notion":                 "the same",
 	"Pulumi":                 "the same",
@@ -114,22 +115,22 @@ var theirsAlone = map[string]string{
 // sees a credential where the other does, and where not, one of the tables above
 // says why.
 func TestSecretsAgainstGitleaks(t *testing.T) {
-	m := newMaker(11)
+	m := secrettest.NewMaker(11)
 	texts := harmless()
 	for name, text := range map[string]string{
-		"Linear":             "lin_api_" + m.of(alnum, 40),
-		"Notion":             "ntn_" + m.of(decimals, 11) + m.of(alnum, 35),
-		"Pulumi":             "pul-" + m.of(hexits, 40),
-		"RubyGems":           "rubygems_" + m.of(hexits, 48),
-		"Postman":            "PMAK-" + m.of(hexits, 24) + "-" + m.of(hexits, 34),
-		"Perplexity":         "pplx-" + m.of(alnum, 48),
-		"Stripe's test keys": "sk_test_" + m.of(alnum, 24),
+		"Linear":             "lin_api_" + m.Of(secrettest.Alnum, 40),
+		"Notion":             "ntn_" + m.Of(secrettest.Decimals, 11) + m.Of(secrettest.Alnum, 35),
+		"Pulumi":             "pul-" + m.Of(secrettest.Hex, 40),
+		"RubyGems":           "rubygems_" + m.Of(secrettest.Hex, 48),
+		"Postman":            "PMAK-" + m.Of(secrettest.Hex, 24) + "-" + m.Of(secrettest.Hex, 34),
+		"Perplexity":         "pplx-" + m.Of(secrettest.Alnum, 48),
+		"Stripe's test keys": "sk_test_" + m.Of(secrettest.Alnum, 24),
 	} {
 		texts[name] = text + "\n"
 	}
-	for i, sample := range secretSamples {
-		text, _ := sample.make(newMaker(7))
-		name := sample.rule
+	for i, sample := range secrettest.Samples() {
+		text, _ := sample.Make(secrettest.NewMaker(7))
+		name := sample.Rule
 		if strings.Contains(text, "PGP") {
 			name += "/pgp"
 		}

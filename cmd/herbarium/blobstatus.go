@@ -46,9 +46,9 @@ func writeStorage(c *cli.Command, raw json.RawMessage) error {
 	type amount struct{ Blobs, Bytes int64 }
 	var status struct {
 		Accounts, Live, Trash, Quarantined amount
-		Missing                  int64
-		Secrets                  struct{ Unsearched, Blobs int64 }
-		Scrub                    struct {
+		Missing                            int64
+		Secrets                            struct{ Unsearched, Blobs int64 }
+		Scrub                              struct {
 			EverySeconds, BytesPerSecond int64
 			Running                      bool
 			Checked                      amount
