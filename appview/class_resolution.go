@@ -48,7 +48,7 @@ func resolve(r *index.Resolution, refs *refTable) *resolution {
 		content: lexicons.ReadClass(decodeRecord(r.Class.Record)),
 	}}
 	out.parents = each(r.Parents, func(p index.Ancestor) resolvedClass {
-		return resolvedClass{uri: p.Pin.URI, pin: p.Pin, exact: p.Exact, content: lexicons.ReadClass(decode(lexicons.ClassNSID, p.CBOR))}
+		return resolvedClass{uri: p.Pin.URI, pin: p.Pin, exact: p.Exact, content: p.Content}
 	})
 	out.combineSkills(refs)
 	return out

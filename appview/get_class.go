@@ -92,15 +92,10 @@ func (a *Appview) classFacts(ctx context.Context, v index.Viewer, r *index.Resol
 // lineRefs are the references of a class and its ancestors, in the versions
 // that the line is made of.
 func lineRefs(r *index.Resolution) []lexicons.StrongRef {
-	var refs []lexicons.StrongRef
-	add := func(value map[string]any) {
-		class := lexicons.ReadClass(value)
-		refs = append(refs, class.Skills...)
-		refs = append(refs, present(class.Parent)...)
-	}
-	add(decodeRecord(r.Class.Record))
+	refs := append(present(r.Class.Parent), r.Class.Skills...)
 	for _, parent := range r.Parents {
-		add(decode(lexicons.ClassNSID, parent.CBOR))
+		refs = append(refs, parent.Content.Skills...)
+		refs = append(refs, present(parent.Content.Parent)...)
 	}
 	return distinct(refs)
 }

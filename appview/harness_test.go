@@ -30,7 +30,7 @@ var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
 // site is an appview over a real index, served by the real adapter.
 type site struct {
-	t       *testing.T
+	t       testing.TB
 	catalog *lexicons.Catalog
 	index   *index.Index
 	server  *xrpc.Server
@@ -41,7 +41,7 @@ type site struct {
 }
 
 // newSite is a site of visibility team; published are its PUBLIC_COLLECTIONS.
-func newSite(t *testing.T, db *migrations.DB, published ...syntax.NSID) *site {
+func newSite(t testing.TB, db *migrations.DB, published ...syntax.NSID) *site {
 	t.Helper()
 	s := &site{t: t, now: noon, team: directory{}, down: takedowns{}, viewer: xrpc.Viewer{Kind: xrpc.Account, Member: true, Active: true}}
 	var err error
@@ -230,7 +230,7 @@ func (a *author) identity(handle string) *index.Identity {
 }
 
 // put makes the commit that creates or rewrites a record.
-func (a *author) put(t *testing.T, collection syntax.NSID, rkey string, value object) (*index.Commit, lexicons.StrongRef) {
+func (a *author) put(t testing.TB, collection syntax.NSID, rkey string, value object) (*index.Commit, lexicons.StrongRef) {
 	t.Helper()
 	raw, err := json.Marshal(value)
 	require.NoError(t, err)
@@ -246,7 +246,7 @@ func (a *author) put(t *testing.T, collection syntax.NSID, rkey string, value ob
 }
 
 // drop makes the commit that deletes a record.
-func (a *author) drop(t *testing.T, collection syntax.NSID, rkey string) *index.Commit {
+func (a *author) drop(t testing.TB, collection syntax.NSID, rkey string) *index.Commit {
 	t.Helper()
 	path := string(collection) + "/" + rkey
 	op := index.Operation{Action: lexicons.Delete, Collection: collection, RecordKey: syntax.RecordKey(rkey), Prev: a.held[path].CID}
@@ -254,7 +254,7 @@ func (a *author) drop(t *testing.T, collection syntax.NSID, rkey string) *index.
 	return a.commit(t, op)
 }
 
-func (a *author) commit(t *testing.T, op index.Operation) *index.Commit {
+func (a *author) commit(t testing.TB, op index.Operation) *index.Commit {
 	t.Helper()
 	a.revs++
 	block := fmt.Appendf(nil, "commit %d of %s", a.revs, a.did)

@@ -144,19 +144,17 @@ func (t *refTable) content(ref lexicons.StrongRef) map[string]any {
 func labelOf(r index.Record) string {
 	value := decodeRecord(r)
 	label := ""
-	switch r.Collection {
+	switch r.Collection { // the one field: to read all the references of a record costs more than all else here
 	case lexicons.ObservationNSID:
-		label, _ = maskCredentials(lexicons.ReadObservation(value).Source.Value)
-	case lexicons.SessionNSID:
-		label = lexicons.ReadSession(value).Title
-	case lexicons.ChatSessionNSID:
-		label = lexicons.ReadChatSession(value).Title
-	case lexicons.ClassNSID:
-		label = lexicons.ReadClass(value).Name
-	case lexicons.SkillNSID:
-		label = lexicons.ReadSkill(value).Name
+		source, _ := value["source"].(map[string]any)
+		label, _ = source["value"].(string)
+		label, _ = maskCredentials(label)
+	case lexicons.SessionNSID, lexicons.ChatSessionNSID:
+		label, _ = value["title"].(string)
+	case lexicons.ClassNSID, lexicons.SkillNSID:
+		label, _ = value["name"].(string)
 	case lexicons.ClaimNSID:
-		label = lexicons.ReadClaim(value).Text
+		label, _ = value["text"].(string)
 	}
 	return shorten(oneLine(firstBytes(label, 16*refLabelLength)), refLabelLength)
 }

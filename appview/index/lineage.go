@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
+	"github.com/ipfs/go-cid"
 
 	"herbarium.garden/lexicons"
 )
@@ -34,9 +35,9 @@ type Resolution struct {
 // Ancestor is a class of the line in the version that the reference to it pins
 // or, where that is not held, in the one that is there now.
 type Ancestor struct {
-	Pin   lexicons.StrongRef
-	Exact bool // CBOR is the pinned version
-	CBOR  []byte
+	Pin     lexicons.StrongRef
+	Exact   bool // Content is the pinned version
+	Content lexicons.Class
 }
 
 // Class resolves the class at uri. Each ancestor is taken in the version that is
@@ -52,7 +53,7 @@ func (x *Index) Class(ctx context.Context, v Viewer, uri syntax.ATURI) (*Resolut
 		return nil, fmt.Errorf("class %s: %w", uri, ErrNotFound)
 	}
 	res := &Resolution{Class: *class, End: LineRoot}
-	l := &lineage{x: x, v: v, current: map[syntax.ATURI]Record{}, pinned: map[string]Version{}, asked: map[string]bool{}}
+	l := &lineage{x: x, v: v, current: map[syntax.ATURI]version{}, pinned: map[string]version{}, asked: map[string]bool{}}
 	seen := map[syntax.ATURI]bool{uri: true}
 	for next := class.Parent; next != nil; {
 		if seen[next.URI] {
@@ -73,27 +74,33 @@ func (x *Index) Class(ctx context.Context, v Viewer, uri syntax.ATURI) (*Resolut
 			return res, nil
 		}
 		res.Parents = append(res.Parents, *parent)
-		next = parentOf(parent.CBOR)
+		next = parent.Content.Parent
 	}
 	return res, nil
 }
 
-// parentOf reads the parent of a stored class; nil for none.
-func parentOf(content []byte) *lexicons.StrongRef {
+// version is a class in one version.
+type version struct {
+	cid     cid.Cid
+	content lexicons.Class
+}
+
+// readVersion reads stored content; false when there is none.
+func readVersion(c cid.Cid, content []byte) (version, bool) {
 	rec, err := lexicons.ParseCBOR(lexicons.ClassNSID, content)
-	if err != nil {
-		return nil
+	if content == nil || err != nil {
+		return version{}, false
 	}
-	return lexicons.ReadClass(rec.Value).Parent
+	return version{cid: c, content: lexicons.ReadClass(rec.Value)}, true
 }
 
 // lineage is what was read so far to follow a line.
 type lineage struct {
 	x       *Index
 	v       Viewer
-	current map[syntax.ATURI]Record
-	pinned  map[string]Version
-	asked   map[string]bool // pins, by VersionKey
+	current map[syntax.ATURI]version
+	pinned  map[string]version // by VersionKey
+	asked   map[string]bool    // pins, by VersionKey
 }
 
 // ancestor is the class that a reference leads to; nil when there is none here.
@@ -107,14 +114,14 @@ func (l *lineage) ancestor(ctx context.Context, pin lexicons.StrongRef) (*Ancest
 			return nil, err
 		}
 	}
-	current := l.current[pin.URI]
-	if version := l.pinned[key]; version.CBOR != nil {
-		return &Ancestor{Pin: pin, Exact: true, CBOR: version.CBOR}, nil
+	if pinned, held := l.pinned[key]; held {
+		return &Ancestor{Pin: pin, Exact: true, Content: pinned.content}, nil
 	}
-	if current.CBOR == nil {
+	current, held := l.current[pin.URI]
+	if !held {
 		return nil, nil
 	}
-	return &Ancestor{Pin: pin, Exact: current.CID.Equals(pin.CID), CBOR: current.CBOR}, nil
+	return &Ancestor{Pin: pin, Exact: current.cid.Equals(pin.CID), Content: current.content}, nil
 }
 
 // load reads the class that pin names, all that it descends from as things are
@@ -134,15 +141,19 @@ func (l *lineage) load(ctx context.Context, pin lexicons.StrongRef) error {
 	}
 	pins := []lexicons.StrongRef{pin}
 	for uri, rec := range records {
-		l.current[uri] = rec
-		if parent := parentOf(rec.CBOR); parent != nil {
-			pins = append(pins, *parent)
+		class, held := readVersion(rec.CID, rec.CBOR)
+		if !held {
+			continue
+		}
+		l.current[uri] = class
+		if class.content.Parent != nil {
+			pins = append(pins, *class.content.Parent)
 		}
 	}
 	var old []lexicons.StrongRef
 	for _, p := range pins {
 		l.asked[VersionKey(p.URI, p.CID)] = true
-		if !l.current[p.URI].CID.Equals(p.CID) {
+		if !l.current[p.URI].cid.Equals(p.CID) {
 			old = append(old, p)
 		}
 	}
@@ -150,8 +161,10 @@ func (l *lineage) load(ctx context.Context, pin lexicons.StrongRef) error {
 	if err != nil {
 		return err
 	}
-	for key, version := range versions {
-		l.pinned[key] = version
+	for key, v := range versions {
+		if class, held := readVersion(v.CID, v.CBOR); held {
+			l.pinned[key] = class
+		}
 	}
 	return nil
 }

@@ -118,6 +118,11 @@ func listsWalkAnIndex(t *testing.T, db *migrations.DB, guest index.Viewer) {
 			_, err := x.ListRepos(t.Context(), guest, "", index.Page{After: after})
 			return err
 		},
+		"citations of one": func() error {
+			_, err := x.CitedBy(t.Context(), guest, "at://x/y/z", index.Page{After: &index.Position{Key: `["quotes","/citations/0"]`, URI: "at://a/b/c"}})
+			return err
+		},
+		"queue of citations": func() error { return x.RecheckCitations(t.Context(), shelf{}) },
 		"references": func() error {
 			_, err := x.ReferencesTo(t.Context(), guest, "at://x/y/z", index.RefCitation, index.Page{After: after})
 			return err

@@ -53,7 +53,7 @@ func (x *Index) RefStates(ctx context.Context, v Viewer, refs []lexicons.StrongR
 	for i, r := range refs {
 		uris[i], dids[i] = r.URI, authorOf(r.URI)
 	}
-	records, err := x.Records(ctx, Viewer{Admin: true}, uris)
+	records, err := x.standing(ctx, uris)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +76,34 @@ func (x *Index) RefStates(ctx context.Context, v Viewer, refs []lexicons.StrongR
 		t.record, t.held = records[r.URI]
 		t.repo, t.known = repos[dids[i]]
 		out[key] = t.state(v, r)
+	}
+	return out, nil
+}
+
+// standing is what stands at uris, without content, for whoever asks: what may be
+// said of it is decided after.
+func (x *Index) standing(ctx context.Context, uris []syntax.ATURI) (map[syntax.ATURI]Record, error) {
+	out := make(map[syntax.ATURI]Record, len(uris))
+	if len(uris) == 0 {
+		return out, nil
+	}
+	if err := batch(len(uris)); err != nil {
+		return nil, err
+	}
+	q := newQuery("t.uri, t.cid, t.state, NOT "+notTakenDown("t.uri")+" AS taken_down, "+isPurged("t.uri", "t.cid")+" AS purged", "records t")
+	q.where("t.uri IN ?", uris)
+	var rows []struct {
+		URI       string `gorm:"column:uri"`
+		CID       string `gorm:"column:cid"`
+		State     string
+		TakenDown bool
+		Purged    bool
+	}
+	if err := q.all(x.db.Read.WithContext(ctx), &rows); err != nil {
+		return nil, fmt.Errorf("read what stands: %w", err)
+	}
+	for _, r := range rows {
+		out[syntax.ATURI(r.URI)] = Record{CID: parseCID(r.CID), State: State(r.State), TakenDown: r.TakenDown, Purged: r.Purged}
 	}
 	return out, nil
 }
