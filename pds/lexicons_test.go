@@ -105,6 +105,37 @@ func TestAddLexiconRefuses(t *testing.T) {
 	})
 }
 
+// The program's own types can grow as their publishers let them grow, and never
+// shrink: rules and readers stand on them.
+func TestOwnTypesGrowAndNeverShrink(t *testing.T) {
+	eachHost(t, setting{}, func(t *testing.T, h *host) {
+		const session = "garden.engram.session"
+		file := func() object {
+			return object(h.query(t, admin(), "garden.herbarium.admin.getLexicon", "nsid", session).ok(t).at("lexicon").(map[string]any))
+		}
+		fields := func(f object) map[string]any { return f.at("defs", "main", "record", "properties").(map[string]any) }
+		a := h.agent(t, "scout")
+		value := object{"title": "t", "summary": "s", "updatedAt": "2026-11-30T10:00:00.000Z", "mood": 5}
+		h.put(t, a, session, "one", value).ok(t)
+
+		grown := file()
+		fields(grown)["mood"] = object{"type": "string"}
+		h.addLexicons(t, nil, grown).ok(t)
+		require.Contains(t, h.put(t, a, session, "two", value).refused(t, 400, "InvalidRequest"), "InvalidRecord at /mood")
+		value["mood"] = "calm"
+		require.Equal(t, "valid", h.put(t, a, session, "two", value).ok(t).str("validationStatus"))
+
+		shrunk := file()
+		fields(shrunk)["title"] = object{"type": "string", "maxLength": 1}
+		message := h.addLexicons(t, object{"force": true}, shrunk).refused(t, 400, "InvalidRequest")
+		require.Contains(t, message, "garden.engram.session belongs to the program")
+		require.Contains(t, message, "/defs/main/record/properties/title/maxLength")
+
+		h.procedure(t, admin(), "garden.herbarium.admin.removeLexicon", object{"nsids": []string{session}}).ok(t)
+		require.NotContains(t, fields(file()), "mood")
+	})
+}
+
 func TestListAndGetLexicons(t *testing.T) {
 	eachHost(t, setting{}, func(t *testing.T, h *host) {
 		h.addLexicons(t, nil, leafType(t, 5), object{"lexicon": 1, "id": "com.example.defs", "defs": object{"part": object{"type": "object", "properties": object{}}}}).ok(t)
