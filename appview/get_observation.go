@@ -59,6 +59,9 @@ func (a *Appview) observationFacts(ctx context.Context, v index.Viewer, uri synt
 	if f.successors, err = a.index.Successors(ctx, v, uri); err != nil {
 		return nil, err
 	}
+	if f.others, err = a.index.OtherVersions(ctx, v, uri, index.Page{Limit: index.MaxLimit}); err != nil {
+		return nil, err
+	}
 	if err := a.citedBy(ctx, v, f); err != nil {
 		return nil, err
 	}

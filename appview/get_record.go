@@ -32,6 +32,8 @@ type getRecordOutput struct {
 	Value      json.RawMessage `json:"value,omitempty"`
 	Masked     []string        `json:"masked,omitempty"`
 	Refs       []recordRef     `json:"refs,omitempty"`
+	Others     []otherVersion  `json:"otherVersions,omitempty"`
+	OthersCap  bool            `json:"otherVersionsCapped,omitempty"`
 	Findings   []findingView   `json:"findings"`
 	Provenance *provenanceView `json:"provenance,omitempty"`
 }
@@ -79,7 +81,13 @@ func (a *Appview) getRecord(ctx context.Context, xv xrpc.Viewer, p getRecordPara
 	if err != nil {
 		return nil, err
 	}
-	return viewRecord(*record, *shown, value, found[uri], located, refs, who), nil
+	others, err := a.index.OtherVersions(ctx, v, uri, index.Page{Limit: index.MaxLimit})
+	if err != nil {
+		return nil, err
+	}
+	out := viewRecord(*record, *shown, value, found[uri], located, refs, who)
+	out.Others, out.OthersCap = viewOtherVersions(*record, others), others.Next != nil
+	return out, nil
 }
 
 // pinnedRecord is record in the version that want names; record itself when

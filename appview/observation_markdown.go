@@ -15,6 +15,7 @@ func observationMarkdown(o *observationView) string {
 	if gone(o.State) {
 		out.WriteString(tombstoneMarkdown(o.State, o.DeletedAt) + "\n")
 		writeChain(&out, o.Chain)
+		writeOtherVersions(&out, o)
 		return out.String()
 	}
 	facts(&out,
@@ -50,8 +51,23 @@ func observationMarkdown(o *observationView) string {
 		}
 		out.WriteByte('\n')
 	}
+	writeOtherVersions(&out, o)
 	writeFindings(&out, o.Findings)
 	return out.String()
+}
+
+func writeOtherVersions(out *strings.Builder, o *observationView) {
+	if len(o.Others) == 0 {
+		return
+	}
+	heading(out, 2, "Put in its place later, against the rules")
+	for _, v := range o.Others {
+		fmt.Fprintf(out, "- %s %s, seen %s in commit %s\n", codeSpan(v.How), codeSpan(string(v.CID)), humanTime(v.SeenAt), codeSpan(string(v.Commit)))
+	}
+	if o.OthersCap {
+		out.WriteString("- and more\n")
+	}
+	out.WriteByte('\n')
 }
 
 func writeChain(out *strings.Builder, c chainPosition) {

@@ -28,7 +28,8 @@ type observationView struct {
 	CitedCapped bool            `json:"citedByCapped,omitempty"`
 	Citations   []citedGroup    `json:"citations,omitempty"`
 	Disputes    int64           `json:"disputes,omitempty"`
-	OtherCIDs   []syntax.CID    `json:"otherCids,omitempty"`
+	Others      []otherVersion  `json:"otherVersions,omitempty"`
+	OthersCap   bool            `json:"otherVersionsCapped,omitempty"`
 	Findings    []findingView   `json:"findings"`
 	Provenance  *provenanceView `json:"provenance,omitempty"`
 }
@@ -71,7 +72,8 @@ const maxSameSource = 100
 type observationFacts struct {
 	record     index.Record // may be a tombstone
 	chain      index.Chain
-	successors []index.Member // what directly supersedes record and counts
+	others     index.List[index.Version] // what was put in its place, against the rules
+	successors []index.Member            // what directly supersedes record and counts
 	citations  index.List[index.Cited]
 	citing     map[syntax.ATURI]index.Record // of citations
 	counts     []index.CitedCount
@@ -96,6 +98,7 @@ func viewObservation(f observationFacts) *observationView {
 		Findings:  viewFindings(f.findings),
 	}
 	view.CitedCapped = f.citations.Next != nil
+	view.Others, view.OthersCap = viewOtherVersions(f.record, f.others), f.others.Next != nil
 	if f.record.State == index.StateDeleted {
 		view.DeletedAt = datetime(f.record.DeletedAt)
 		return view
@@ -110,9 +113,6 @@ func viewObservation(f observationFacts) *observationView {
 	view.Content = f.blobs.view(o.Content, didOf(f.record.URI))
 	view.Generator = viewGenerator(o.Generator, f.refs)
 	view.SameSource = &sameSource{Observations: min(f.sameSource, maxSameSource), Capped: f.sameSource > maxSameSource}
-	if f.record.RepoCID.Defined() && f.record.RepoCID != f.record.CID {
-		view.OtherCIDs = []syntax.CID{viewCID(f.record.RepoCID)}
-	}
 	view.Provenance = viewProvenance(f.record)
 	return view
 }

@@ -122,9 +122,15 @@ func (r *journalRow) export() Version {
 // Versions are the witnessed operations on uri, the oldest first;
 // Position.Key is the seq. Knows Reverse.
 func (x *Index) Versions(ctx context.Context, v Viewer, uri syntax.ATURI, p Page) (List[Version], error) {
+	return x.versions(ctx, v, uri, p, "")
+}
+
+// versions are those of Versions for which the condition only holds.
+func (x *Index) versions(ctx context.Context, v Viewer, uri syntax.ATURI, p Page, only string) (List[Version], error) {
 	direction, beyond := p.order()
 	q := newQuery(journalColumns, "journal t")
 	q.where("t.uri = ?", uri)
+	q.whereIf(only != "", only)
 	q.whereIf(!v.Admin, "EXISTS (SELECT 1 FROM records c WHERE c.uri = t.uri AND c.state <> ?)", string(StateQuarantined))
 	q.visible(v)
 	if p.After != nil {
@@ -141,6 +147,26 @@ func (x *Index) Versions(ctx context.Context, v Viewer, uri syntax.ATURI, p Page
 	return collect(rows, p, func(r *journalRow) (Version, Position) {
 		return r.export(), Position{Key: strconv.FormatInt(r.Seq, 10), URI: r.URI}
 	}), nil
+}
+
+// OtherVersions are what was put at the URI of an observation after it was
+// first seen there, by whatever means and through whatever host: its edits, and
+// what came under its record key when it was deleted. The oldest first;
+// Position.Key is the seq. It walks the index of Versions and begins where the
+// version that is shown is noted.
+func (x *Index) OtherVersions(ctx context.Context, v Viewer, uri syntax.ATURI, p Page) (List[Version], error) {
+	if p.After == nil {
+		var first []int64
+		err := x.db.Read.WithContext(ctx).Raw("SELECT seq FROM records WHERE uri = ? AND collection = ? AND violated", uri, string(lexicons.ObservationNSID)).Scan(&first).Error
+		if err != nil {
+			return List[Version]{}, fmt.Errorf("list other versions of %s: %w", uri, err)
+		}
+		if len(first) == 0 {
+			return List[Version]{}, nil
+		}
+		p.After = &Position{Key: strconv.FormatInt(first[0], 10), URI: string(uri)}
+	}
+	return x.versions(ctx, v, uri, p, "t.action <> '"+string(lexicons.Delete)+"'")
 }
 
 // VersionKey names one version of a record.
