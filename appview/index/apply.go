@@ -71,6 +71,8 @@ type writer struct {
 
 	nextLabel int64                   // number of the next chain or branch
 	marked    string                  // the commit that was noted last
+	marks     []int64                 // of commits that are not written yet
+	lostHeads []string                // observations that were the head of a branch, or led to nothing else
 	repos     map[syntax.DID]*repoRow // read or changed in this transaction
 	// What this transaction read or wrote, so that settling need not read it again.
 	parsed   map[string]*lexicons.Record // by versionKey
@@ -311,6 +313,12 @@ func (w *writer) operation(at commitAt, op Operation) error {
 func (w *writer) settle(ctx context.Context) error {
 	if err := w.untangle(); err != nil {
 		return fmt.Errorf("settle chains: %w", err)
+	}
+	if err := w.saveMarks(); err != nil {
+		return err
+	}
+	if err := w.queueLostHeads(); err != nil {
+		return err
 	}
 	if err := w.countTurns(); err != nil {
 		return fmt.Errorf("settle conversations: %w", err)

@@ -210,9 +210,7 @@ func (w *writer) extendChain(n, target *nodeRow) (bool, error) {
 	if err := w.setHead(n.Branch, n.URI); err != nil {
 		return false, err
 	}
-	if err := w.headsMoved(target.URI); err != nil {
-		return false, err
-	}
+	w.lostHeads = append(w.lostHeads, target.URI)
 	return true, w.tx.Exec("UPDATE observations SET head = FALSE WHERE uri = ?", target.URI).Error
 }
 
@@ -301,9 +299,7 @@ func (w *writer) untangle() error {
 			lost = append(lost, rows[i].URI) // it led to itself if to nothing else
 		}
 	}
-	if err := w.headsMoved(lost...); err != nil {
-		return err
-	}
+	w.lostHeads = append(w.lostHeads, lost...)
 	branches := newForest(rows).shape(w.label)
 	heads := make(map[string]bool, len(branches))
 	for _, b := range branches {

@@ -81,11 +81,11 @@ func (w *writer) enqueue(kind, uri string) error {
 	return nil
 }
 
-// headsMoved notes that what led to these heads may lead to others now. Only
-// what was compared with one is queued, so that a chain that nobody cites costs
-// one look-up.
-func (w *writer) headsMoved(heads ...string) error {
-	for part := range slices.Chunk(heads, MaxBatch) {
+// queueLostHeads notes that what led to them may lead to others now. Only what
+// was compared with one is queued, so that chains that nobody cites cost one
+// look-up each.
+func (w *writer) queueLostHeads() error {
+	for part := range slices.Chunk(w.lostHeads, MaxBatch) {
 		err := w.tx.Exec(`INSERT INTO citation_queue (kind, uri, due_at, tries)
 			SELECT DISTINCT ?, head_uri, ?, 0 FROM citations WHERE head_uri IN ? AND head_uri <> ''
 			ON CONFLICT (kind, uri) DO UPDATE SET due_at = excluded.due_at, tries = 0`,
@@ -94,6 +94,7 @@ func (w *writer) headsMoved(heads ...string) error {
 			return fmt.Errorf("queue citations of heads that moved: %w", err)
 		}
 	}
+	w.lostHeads = nil
 	return nil
 }
 

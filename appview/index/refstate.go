@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -212,15 +213,34 @@ func commitMark(did, commit string) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:8])) //nolint:gosec // all 64 bits are wanted, whatever they count as
 }
 
-// markCommit remembers the commit of a journal row, once per transaction.
+// maxMarks is how many marks are written at a time.
+const maxMarks = 500
+
+// markCommit remembers the commit of a journal row.
 func (w *writer) markCommit(row *journalRow) error {
 	if row.CommitCID == "" || w.marked == row.Did+" "+row.CommitCID {
 		return nil
 	}
 	w.marked = row.Did + " " + row.CommitCID
-	err := w.tx.Exec("INSERT INTO commit_marks (mark) VALUES (?) ON CONFLICT DO NOTHING", commitMark(row.Did, row.CommitCID)).Error
-	if err != nil {
-		return fmt.Errorf("note commit %s: %w", row.CommitCID, err)
+	if w.marks = append(w.marks, commitMark(row.Did, row.CommitCID)); len(w.marks) < maxMarks {
+		return nil
+	}
+	return w.saveMarks()
+}
+
+// saveMarks writes the marks of the commits so far.
+func (w *writer) saveMarks() error {
+	if len(w.marks) == 0 {
+		return nil
+	}
+	args := make([]any, len(w.marks))
+	for i, mark := range w.marks {
+		args[i] = mark
+	}
+	w.marks = w.marks[:0]
+	values := strings.Repeat(", (?)", len(args))[2:]
+	if err := w.tx.Exec("INSERT INTO commit_marks (mark) VALUES "+values+" ON CONFLICT DO NOTHING", args...).Error; err != nil {
+		return fmt.Errorf("note commits: %w", err)
 	}
 	return nil
 }

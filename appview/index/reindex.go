@@ -82,5 +82,6 @@ func (w *writer) replay() error {
 		clear(w.parsed)
 		clear(w.verdicts)
 		clear(w.records)
+		w.lostHeads = nil // no citation was compared with one yet
 	}
 }
