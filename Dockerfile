@@ -24,7 +24,9 @@ COPY --from=build /out/tmp /tmp
 COPY --from=build --chown=65532:65532 /out/data /data
 COPY --from=build /out/herbarium /usr/local/bin/herbarium
 USER 65532:65532
+# SQLITE_TMPDIR: where a purge lets SQLite write a database anew; /tmp is memory as a rule.
 ENV HERBARIUM_DATA_DIR=/data \
+    SQLITE_TMPDIR=/data \
     HERBARIUM_LISTEN=0.0.0.0:2583 \
     HERBARIUM_LOG_FORMAT=json
 VOLUME /data

@@ -29,7 +29,8 @@ var tableName = regexp.MustCompile(`^[a-z_]+$`)
 // SQLite: VACUUM leaves no free page and no slack with old content, whenever and
 // however that was deleted (secure_delete would only reach what is deleted while
 // it is on, and would cost every write); then the write-ahead log is cut to
-// nothing. Postgres: VACUUM of the tables takes the dead rows away; their bytes
+// nothing. The copy that it makes is a file without a name in the directory of
+// the variable SQLITE_TMPDIR, else in /var/tmp or /tmp. Postgres: VACUUM of the tables takes the dead rows away; their bytes
 // stay in the free part of a page until it is used again, and in its write-ahead
 // log and archives for as long as those are kept.
 func (db *DB) Scrub(ctx context.Context, tables ...string) error {
