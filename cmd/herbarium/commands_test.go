@@ -89,7 +89,7 @@ func TestCommandsBesideTheServer(t *testing.T) {
 
 		require.NoError(t, client.LexDo(t.Context(), "POST", "application/octet-stream", "com.atproto.repo.uploadBlob", nil,
 			bytes.NewReader(make([]byte, 1_500_000)), nil))
-		require.Regexp(t, `ada\.test .* 1500000\n`, run("blob", "status"))
+		require.Regexp(t, `ada\.test .* 1500000 +0 +0\n`, run("blob", "status"))
 		require.Contains(t, run("blob", "gc"), "would be")
 		require.Regexp(t, `moved to the trash +0 blobs`, run("blob", "gc", "--run"))
 
