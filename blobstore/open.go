@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -15,6 +16,7 @@ import (
 //	    ?endpoint=URL         its address; without it, AWS's for the region
 //	    &region=NAME          else the AWS chain's; us-east-1 when an endpoint is given
 //	    &path_style=true      the bucket in the path, not in the host name
+//	    &attempts=N           how often a request is sent before its failure is reported; 5
 //	    &public_endpoint=URL  its address for clients, when that is another: see PresignGet
 //
 // Credentials come from the AWS chain (environment, shared files, instance role)
@@ -70,6 +72,10 @@ func parseS3(spec string) (S3Config, error) {
 			c.PublicEndpoint = value
 		case "region":
 			c.Region = value
+		case "attempts":
+			if c.Attempts, err = strconv.Atoi(value); err != nil || c.Attempts < 1 {
+				return S3Config{}, fmt.Errorf("blobstore: attempts of s3://%s is %q: want 1 or more", u.Host, value)
+			}
 		case "path_style":
 			if value != "true" && value != "false" {
 				return S3Config{}, fmt.Errorf("blobstore: path_style of s3://%s is %q: want true or false", u.Host, value)

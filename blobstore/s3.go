@@ -20,8 +20,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// s3Attempts is how often a request is sent before its failure is reported:
-// connection errors, 5xx and throttling are tried again, with growing pauses.
+// s3Attempts is S3Config.Attempts when that is 0.
 const s3Attempts = 5
 
 // S3Config names a bucket of an S3-compatible store.
@@ -34,6 +33,10 @@ type S3Config struct {
 	// PublicEndpoint is the http or https URL under which clients reach the same
 	// store, for the URLs of PresignGet; empty when that is Endpoint.
 	PublicEndpoint string
+	// Attempts is how often a request is sent before its failure is reported; 0
+	// means 5: connection errors, 5xx and throttling are tried again, with growing
+	// pauses.
+	Attempts int
 }
 
 // S3 is a Bucket in an S3-compatible store. A Put of up to 256 MiB is one request
@@ -69,7 +72,10 @@ func OpenS3(ctx context.Context, c S3Config) (*S3, error) {
 			return nil, fmt.Errorf("blobstore: %s of s3://%s is no http URL: %q", name, c.Bucket, endpoint)
 		}
 	}
-	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithRetryMaxAttempts(s3Attempts)}
+	if c.Attempts == 0 {
+		c.Attempts = s3Attempts
+	}
+	options := []func(*awsconfig.LoadOptions) error{awsconfig.WithRetryMaxAttempts(c.Attempts)}
 	if c.Region != "" {
 		options = append(options, awsconfig.WithRegion(c.Region))
 	}
