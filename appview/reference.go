@@ -2,6 +2,7 @@ package appview
 
 import (
 	"context"
+	"slices"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -24,7 +25,7 @@ type refView struct {
 // view need, hydrated together.
 type refTable struct {
 	states       map[string]index.RefState // by index.VersionKey
-	versions     map[string]index.Version  // by index.VersionKey
+	versions     map[string]index.Version  // that are pinned and not current, by index.VersionKey
 	records      map[syntax.ATURI]index.Record
 	observations map[syntax.ATURI]index.Observation // of the records, those that are observations
 }
@@ -42,7 +43,11 @@ func (a *Appview) refs(ctx context.Context, v index.Viewer, refs []lexicons.Stro
 		if err != nil {
 			return nil, err
 		}
-		versions, err := a.index.PinnedVersions(ctx, v, part)
+		// Where the pinned version is the current one, the record has its content.
+		others := slices.DeleteFunc(slices.Clone(part), func(r lexicons.StrongRef) bool {
+			return states[index.VersionKey(r.URI, r.CID)] == index.RefCurrent
+		})
+		versions, err := a.index.PinnedVersions(ctx, v, others)
 		if err != nil {
 			return nil, err
 		}
