@@ -44,7 +44,7 @@
 // enforced.go: lexicons and modes. observation.go, session.go, chat.go, class.go,
 // claim.go: readers. rules.go: the engine; rules_<type>.go: one small function
 // for each rule, named in the table at the head of the file. redaction.go,
-// secrets.go, urls.go: what rules are made of. citation*.go: the verifier of
+// secrets*.go, keywords.go, urls.go: what rules are made of. citation*.go: the verifier of
 // citations, a function of a citation, a version of its target and, where the
 // record does not decide, a stream of the bytes behind it. codes.go: every code
 // and refusal.
