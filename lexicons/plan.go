@@ -108,8 +108,34 @@ func (c *Catalog) Plan(p Proposal) *Plan {
 		plan.step(c, nsid, steps[nsid], added[nsid], p.Force)
 	}
 	plan.checkWhole(c, added)
-	plan.Concerned = concerned(c, plan.Catalog, plan.changed())
+	plan.Concerned = concerned(c, plan.Catalog)
 	return plan
+}
+
+// Become is the plan that makes the added lexicons this set, whatever is to be
+// said of it: somebody else has decided. It has no problems.
+func (c *Catalog) Become(set []*Lexicon) *Plan {
+	plan := &Plan{Catalog: c.With(set...)}
+	for _, nsid := range slices.Sorted(maps.Keys(union(c.added, plan.Catalog.added))) {
+		s := PlanStep{NSID: nsid, Action: StepChange}
+		switch was, is := c.added[nsid], plan.Catalog.added[nsid]; {
+		case is == nil:
+			s.Action = StepRemove
+		case was == nil:
+			s.Action = StepAdd
+		case was.same(is):
+			s.Action = StepKeep
+		}
+		plan.Steps = append(plan.Steps, s)
+	}
+	plan.Concerned = concerned(c, plan.Catalog)
+	return plan
+}
+
+func union[K comparable, V any](a, b map[K]V) map[K]V {
+	all := maps.Clone(b)
+	maps.Copy(all, a)
+	return all
 }
 
 func (p *Plan) refuse(format string, args ...any) {
@@ -118,10 +144,14 @@ func (p *Plan) refuse(format string, args ...any) {
 
 // putting says what it is to add l.
 func (c *Catalog) putting(l *Lexicon) StepAction {
-	switch was := c.files[l.NSID]; {
+	was := c.files[l.NSID]
+	if added := c.added[l.NSID]; added != nil {
+		was = added // which may not be in force
+	}
+	switch {
 	case was == nil:
 		return StepAdd
-	case string(was.Source) == string(l.Source):
+	case was.same(l):
 		return StepKeep
 	default:
 		return StepChange
@@ -177,19 +207,15 @@ func (p *Plan) checkWhole(before *Catalog, added map[syntax.NSID]*Lexicon) {
 	}
 }
 
-// changed are the lexicons that are not what they were.
-func (p *Plan) changed() map[syntax.NSID]bool {
+// concerned are the record types of either catalog that depend on a lexicon
+// which is another one afterwards.
+func concerned(before, after *Catalog) []syntax.NSID {
 	changed := map[syntax.NSID]bool{}
-	for _, s := range p.Steps {
-		if s.Action != StepKeep {
-			changed[s.NSID] = true
+	for nsid := range union(before.files, after.files) {
+		if was, is := before.files[nsid], after.files[nsid]; was == nil || is == nil || !was.same(is) {
+			changed[nsid] = true
 		}
 	}
-	return changed
-}
-
-// concerned are the record types of either catalog that depend on a changed lexicon.
-func concerned(before, after *Catalog, changed map[syntax.NSID]bool) []syntax.NSID {
 	if len(changed) == 0 {
 		return nil
 	}

@@ -128,6 +128,16 @@ func TestWithKeepsWhatIsLoaded(t *testing.T) {
 	plan := with.Plan(lexicons.Proposal{Remove: nsids("garden.engram.session")})
 	require.Empty(t, plan.Problems)
 	require.Empty(t, plan.Catalog.Added())
+	require.Empty(t, plan.Concerned, "it was not in force")
+
+	// One that says what the program says is kept when somebody else decided so.
+	own := parseLexicon(t, string(catalog(t).Lexicon(lexicons.SessionNSID).Source))
+	require.False(t, catalog(t).Plan(lexicons.Proposal{Put: []*lexicons.Lexicon{own}}).Changes())
+	become := with.Become([]*lexicons.Lexicon{own})
+	require.True(t, become.Changes())
+	require.Empty(t, become.Concerned)
+	require.Equal(t, []*lexicons.Lexicon{own}, become.Catalog.Added())
+	require.False(t, become.Catalog.Become([]*lexicons.Lexicon{own}).Changes())
 
 	require.Equal(t, lexicons.NewRules(catalog(t), lexicons.Settings{}).Edition(), lexicons.NewRules(with, lexicons.Settings{}).Edition())
 	require.NotEqual(t, lexicons.NewRules(with, lexicons.Settings{}).Edition(), lexicons.NewRules(with, lexicons.Settings{Messages: lexicons.MessageOff}).Edition())

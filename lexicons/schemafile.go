@@ -1,6 +1,7 @@
 package lexicons
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -97,6 +98,9 @@ func (l *Lexicon) checkDef(name string) error {
 	})
 	return malformed
 }
+
+// same tells whether two files are one, to the byte.
+func (l *Lexicon) same(other *Lexicon) bool { return bytes.Equal(l.Source, other.Source) }
 
 // isRecord tells whether the lexicon defines a record type.
 func (l *Lexicon) isRecord() bool {

@@ -171,22 +171,13 @@ func (l *Library) Assume(tx *gorm.DB, set []*lexicons.Lexicon) (*lexicons.Plan, 
 	if err != nil {
 		return nil, err
 	}
-	plan := held.toward(set)
+	plan := held.Catalog.Become(set)
 	return plan, l.write(tx, plan)
 }
 
 // Foresee is the plan of Assume, from what Current holds.
-func (l *Library) Foresee(set []*lexicons.Lexicon) *lexicons.Plan { return l.Current().toward(set) }
-
-// toward plans what makes the added lexicons this set.
-func (h *Holding) toward(set []*lexicons.Lexicon) *lexicons.Plan {
-	p := lexicons.Proposal{Put: set, Force: true}
-	for _, was := range h.Catalog.Added() {
-		if !slices.ContainsFunc(set, func(is *lexicons.Lexicon) bool { return is.NSID == was.NSID }) {
-			p.Remove = append(p.Remove, was.NSID)
-		}
-	}
-	return h.Catalog.Plan(p)
+func (l *Library) Foresee(set []*lexicons.Lexicon) *lexicons.Plan {
+	return l.Current().Catalog.Become(set)
 }
 
 // Holds tells whether the added lexicons are these, in order of NSID.

@@ -126,6 +126,14 @@ func TestAssumeInsideATransaction(t *testing.T) {
 			require.Equal(t, end == nil, same)
 		}
 		require.Equal(t, []syntax.NSID{"com.example.b", "com.example.c"}, added(l))
+		was := l.Current()
+		require.NoError(t, db.Tx(t.Context(), func(tx *gorm.DB) error {
+			plan, err := l.Assume(tx, set)
+			require.Empty(t, plan.Concerned)
+			return err
+		}))
+		require.NoError(t, l.Refresh(t.Context()))
+		require.Same(t, was, l.Current(), "to assume what is there is no change")
 	})
 }
 
