@@ -11,7 +11,7 @@ CLIENTS := cmd/herbarium/testdata/clients
 REFERENCE := cmd/herbarium/testdata/reference
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-.PHONY: help build run demo release deps tools clients reference test lint test-go test-long test-reference race fuzz properties soak bench blob-faults clean
+.PHONY: help build run demo release deps tools clients reference test lint test-go test-long test-reference race fuzz properties soak bench bench-blobs blob-faults clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 14
@@ -78,6 +78,9 @@ test-reference: deps reference ## migration from and to the reference PDS (its f
 bench: ## creates per second at repo sizes 100, 1,000, 10,000 and 50,000; bytes per second of blobs
 	go test -run "^$$" -bench "^BenchmarkCreateBySize" -benchtime 1x -timeout 60m ./cmd/herbarium
 	go test -run "^$$" -bench "^BenchmarkBlobs" -benchtime 3x -timeout 30m ./blobstore
+
+bench-blobs: ## fsck and collection over 100,000 blobs, and small uploads (takes minutes)
+	HERBARIUM_TEST_BLOB_JOBS=1 go test -run '^TestBlobJobsAtScale$$' -count 1 -timeout 60m -v ./pds | grep -v level=
 
 blob-faults: ## write docs/blob-faults.md anew: what each fault of the bucket comes to (make test compares it)
 	go test -run '^TestBlobFaults$$' -count 1 -v -update ./pds | grep -v level=
