@@ -23,7 +23,7 @@ func (p *PDS) registerPurge(s *xrpc.Server) error {
 		xrpc.Procedure(s, "garden.herbarium.admin.purgeRecord", xrpc.AdminOnly, p.purgeRecord, xrpc.Strict()),
 		xrpc.Query(s, listPurgesMethod, xrpc.AdminOnly, p.listPurges),
 		xrpc.Query(s, "garden.herbarium.admin.getPurge", xrpc.AdminOnly, p.getPurge),
-		xrpc.Procedure(s, "garden.herbarium.admin.applyPurges", xrpc.AdminOnly, p.applyPurges, xrpc.Strict()),
+		xrpc.Procedure(s, "garden.herbarium.admin.applyPurges", xrpc.AdminOnly, p.applyPurges, xrpc.Strict(), xrpc.MaxBody(12*maxReceipt)),
 	)
 }
 
@@ -121,8 +121,11 @@ type citingView struct {
 	Kind  string       `json:"kind"`
 }
 
-// mostCiting bounds what previewPurge lists of the records that name one.
-const mostCiting = 100
+// Bounds of what previewPurge lists of one record.
+const (
+	mostVersions = 1000
+	mostCiting   = 100
+)
 
 // previewPurge tells what a purge would touch, and changes nothing.
 func (p *PDS) previewPurge(ctx context.Context, _ xrpc.Viewer, in previewPurgeParams) (*previewPurgeOutput, error) {
@@ -191,12 +194,12 @@ func (p *PDS) versionsOf(ctx context.Context, name string) (versions []lexicons.
 		cids = append(cids, *stands)
 	}
 	if p.index != nil {
-		known, err := p.index.PurgeImpact(ctx, uri, mostCiting)
+		known, err := p.index.PurgeImpact(ctx, uri, mostVersions)
 		if err != nil {
 			return nil, nil, err
 		}
 		cids = append(cids, known.Versions...)
-		for _, c := range known.Citing {
+		for _, c := range known.Citing[:min(len(known.Citing), mostCiting)] {
 			citing = append(citing, citingView{c.URI, uri, c.Kind})
 		}
 	}
@@ -209,18 +212,28 @@ func (p *PDS) versionsOf(ctx context.Context, name string) (versions []lexicons.
 }
 
 func (p *PDS) viewRecordImpacts(ctx context.Context, impacts []repostore.RecordImpact) ([]recordImpactView, error) {
-	views := make([]recordImpactView, len(impacts))
-	for i, r := range impacts {
+	byDID := map[syntax.DID][]cid.Cid{}
+	for _, r := range impacts {
 		did, err := r.URI.Authority().AsDID()
 		if err != nil {
 			return nil, err
 		}
-		events, err := p.events.CountRecords(ctx, did, []cid.Cid{r.CID})
+		byDID[did] = append(byDID[did], r.CID)
+	}
+	events := map[cid.Cid]int64{}
+	for did, cids := range byDID {
+		counted, err := p.events.CountRecords(ctx, did, cids)
 		if err != nil {
 			return nil, err
 		}
+		for c, n := range counted {
+			events[c] += n
+		}
+	}
+	views := make([]recordImpactView, len(impacts))
+	for i, r := range impacts {
 		views[i] = recordImpactView{
-			purgeRecordID: purgeRecordID{r.URI, r.CID.String(), r.Size}, Stands: r.Stands != nil && *r.Stands == r.CID, Events: events,
+			purgeRecordID: purgeRecordID{r.URI, r.CID.String(), r.Size}, Stands: r.Stands != nil && *r.Stands == r.CID, Events: events[r.CID],
 			Blobs: make([]string, len(r.Blobs)), Copies: orEmpty(r.Copies.URIs), CopyCount: r.Copies.Total,
 		}
 		for j, c := range r.Blobs {

@@ -397,12 +397,12 @@ func TestPurgeThatIsCutOff(t *testing.T) {
 			var err error
 			all, err = v.pds.MakePurgeSteps(t.Context(), purge.ID, steps)
 			require.NoError(t, err)
-			unfinished := object(v.query(t, admin(), getPurge, "id", string(purge.ID)).ok(t))
+			unfinished := v.query(t, admin(), getPurge, "id", string(purge.ID)).ok(t)
 			require.Equal(t, false, unfinished.at("complete"))
 			require.Len(t, unfinished.list("steps"), steps)
 
 			require.NoError(t, v.pds.ResumePurges(t.Context()))
-			done := object(v.query(t, admin(), getPurge, "id", string(purge.ID)).ok(t))
+			done := v.query(t, admin(), getPurge, "id", string(purge.ID)).ok(t)
 			require.Equal(t, true, done.at("complete"), "after %d steps", steps)
 			v.isGone(t, a, l)
 			receipt, err := pds.VerifyReceipt(done.str("receipt"), v.hostKey(t))

@@ -104,8 +104,9 @@ var ErrReceipt = errors.New("this is no purge receipt of this host")
 // receiptTyp keeps a receipt from being taken for a token.
 const receiptTyp = "herbarium-purge-receipt"
 
-// maxReceipt bounds a receipt, in bytes.
-const maxReceipt = 1 << 18
+// maxReceipt bounds a receipt, in bytes: one of as many versions and blobs as a
+// purge may name has less.
+const maxReceipt = 1 << 19
 
 type receiptHeader struct {
 	Alg string `json:"alg"`

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -110,11 +111,11 @@ func previewPurge(ctx context.Context, c *cli.Command, s server) error {
 		_, err := fmt.Fprintf(c.Root().Writer, "%s\n", raw)
 		return err
 	}
-	return impact.write(c)
+	return impact.write(c.Root().Writer)
 }
 
-func (i *purgeImpact) write(c *cli.Command) error {
-	table := tabwriter.NewWriter(c.Root().Writer, 0, 8, 2, ' ', 0)
+func (i *purgeImpact) write(to io.Writer) error {
+	table := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
 	out := &said{to: table}
 	for _, r := range i.Records {
 		state := "stands, " + strconv.FormatInt(r.Size, 10) + " bytes"
@@ -145,7 +146,7 @@ func runPurge(ctx context.Context, c *cli.Command, s server) error {
 		return errors.New(impact.Blocked)
 	}
 	if !c.Bool("yes") {
-		if err := impact.write(c); err != nil {
+		if err := impact.write(c.Root().ErrWriter); err != nil { // beside the question
 			return err
 		}
 		if err := confirmPurge(ctx, c, &impact); err != nil {

@@ -97,7 +97,7 @@ func hostKey(c *cli.Command) (atcrypto.PublicKey, error) {
 }
 
 // maxReceiptLine bounds a line of a file of receipts, in bytes.
-const maxReceiptLine = 1 << 19
+const maxReceiptLine = 1 << 20
 
 // readReceipts reads a file with a receipt on each line; - is the standard input.
 func readReceipts(path string) (receipts []string, err error) {

@@ -240,11 +240,13 @@ func (s *Store) PurgeRemains(ctx context.Context, p *Purge) (map[string]int64, e
 	}
 	dids, cids := p.cidsByRepo()
 	for _, did := range dids {
-		n, err := s.sequencer.CountRecords(ctx, did, cids[did])
+		counted, err := s.sequencer.CountRecords(ctx, did, cids[did])
 		if err != nil {
 			return nil, fmt.Errorf("look for purged records: %w", err)
 		}
-		found["events"] += n
+		for _, n := range counted {
+			found["events"] += n
+		}
 	}
 	for _, b := range p.Blobs {
 		var blobs, references, objects int64

@@ -23,7 +23,8 @@ func (s *Sequencer) EraseRecords(ctx context.Context, tx *gorm.DB, did syntax.DI
 	if err := tx.Exec("UPDATE event_sequence SET erasures = erasures + 1 WHERE id = 1").Error; err != nil {
 		return 0, fmt.Errorf("erase events of %s: %w", did, err)
 	}
-	carrying, err := eventsCarrying(tx, did, records)
+	var carrying []int64
+	err := eachCarrying(tx, did, records, func(seq int64, _ []cid.Cid) { carrying = append(carrying, seq) })
 	if err != nil {
 		return 0, fmt.Errorf("erase events of %s: %w", did, err)
 	}
@@ -39,35 +40,46 @@ func (s *Sequencer) EraseRecords(ctx context.Context, tx *gorm.DB, did syntax.DI
 // readers turn to the database. Other processes drop theirs at their next poll.
 func (s *Sequencer) ErasedRecords() { s.ring.forget() }
 
-// CountRecords counts the stored events of a DID that carry one of the records.
-func (s *Sequencer) CountRecords(ctx context.Context, did syntax.DID, records []cid.Cid) (int64, error) {
-	carrying, err := eventsCarrying(s.db.Read.WithContext(ctx), did, records)
+// CountRecords counts, for each of the records, the stored events of a DID that
+// carry it; those that none carries are not in the answer.
+func (s *Sequencer) CountRecords(ctx context.Context, did syntax.DID, records []cid.Cid) (map[cid.Cid]int64, error) {
+	counted := map[cid.Cid]int64{}
+	err := eachCarrying(s.db.Read.WithContext(ctx), did, records, func(_ int64, carried []cid.Cid) {
+		for _, c := range carried {
+			counted[c]++
+		}
+	})
 	if err != nil {
-		return 0, fmt.Errorf("search events of %s: %w", did, err)
+		return nil, fmt.Errorf("search events of %s: %w", did, err)
 	}
-	return int64(len(carrying)), nil
+	return counted, nil
 }
 
-func eventsCarrying(db *gorm.DB, did syntax.DID, records []cid.Cid) (carrying []int64, err error) {
+// eachCarrying goes through the events of a DID that carry one of the records or
+// several.
+func eachCarrying(db *gorm.DB, did syntax.DID, records []cid.Cid, visit func(seq int64, carried []cid.Cid)) (err error) {
 	rows, err := db.Raw("SELECT seq, frame FROM events WHERE did = ? AND kind = ? ORDER BY seq", did.String(), string(Commit)).Rows()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		var seq int64
 		var frame []byte
 		if err := rows.Scan(&seq, &frame); err != nil {
-			return nil, err
+			return err
 		}
+		var carried []cid.Cid
 		for _, c := range records {
 			if carries(frame, c) {
-				carrying = append(carrying, seq)
-				break
+				carried = append(carried, c)
 			}
 		}
+		if len(carried) > 0 {
+			visit(seq, carried)
+		}
 	}
-	return carrying, rows.Err()
+	return rows.Err()
 }
 
 // carries reports whether a frame has the block of a CID, not only its name. A

@@ -33,9 +33,10 @@ func TestEraseRecords(t *testing.T) {
 		replica.Published(commit(t, db, replica, identity(scout), carrying(scout)))
 
 		count := func(did syntax.DID) int64 {
-			n, err := s.CountRecords(t.Context(), did, []cid.Cid{commitCID, recordCID})
+			counted, err := s.CountRecords(t.Context(), did, []cid.Cid{commitCID, recordCID})
 			require.NoError(t, err)
-			return n
+			require.Zero(t, counted[commitCID])
+			return counted[recordCID]
 		}
 		require.Equal(t, int64(3), count(scout))
 		require.NoError(t, db.Tx(t.Context(), func(tx *gorm.DB) error {
