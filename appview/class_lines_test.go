@@ -120,6 +120,32 @@ func TestClassSelfParent(t *testing.T) {
 	})
 }
 
+// What stands where a skill or the parent should and is no reference is listed,
+// and nobody takes the rest for the whole.
+func TestClassWithMalformedReferences(t *testing.T) {
+	eachBench(t, func(t *testing.T, b bench) {
+		own := b.put(lexicons.SkillNSID, 1, skill("own", "o", tool("open")))
+		value := class("c", nil, "close", own)
+		byHandle := func(collection syntax.NSID) object {
+			return object{"uri": fmt.Sprintf("at://ada.test/%s/%s", collection, tid(7)), "cid": own.CID.String()}
+		}
+		value["skills"] = append(value["skills"].([]any), byHandle(lexicons.SkillNSID))
+		value["parent"] = byHandle(lexicons.ClassNSID)
+		made := b.put(lexicons.ClassNSID, 2, value)
+		view := b.class(made)
+		require.Len(t, at(t, view, "skills"), 2)
+		require.Equal(t, "malformed", at(t, view, "skills", 1, "ref", "state"))
+		require.Equal(t, "unresolved", at(t, view, "parentsEnd"))
+		require.Equal(t, "malformed", at(t, view, "parents", 0, "state"))
+		require.Equal(t, false, at(t, view, "lock", "complete"))
+		require.Equal(t, "unknown", at(t, view, "entry", "resolution"))
+		require.Contains(t, b.codes(made), lexicons.CodeRefMalformed)
+		child := b.class(b.put(lexicons.ClassNSID, 3, class("child", &made, "")))
+		require.Equal(t, "inherited", at(t, child, "skills", 1, "origin"))
+		require.Equal(t, "unresolved", at(t, child, "parentsEnd"))
+	})
+}
+
 func TestClassCycleByEdit(t *testing.T) {
 	eachBench(t, func(t *testing.T, b bench) {
 		up := b.put(lexicons.SkillNSID, 1, skill("up", "u"))

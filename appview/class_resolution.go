@@ -35,6 +35,14 @@ type resolution struct {
 	end     index.LineEnd
 	missing *lexicons.StrongRef // the parent that could not be followed
 	skills  []resolvedSkill     // in effective order
+	bad     []malformedSkill
+}
+
+// malformedSkill is what stands where a skill should and is no reference.
+type malformedSkill struct {
+	uri       string
+	from      *resolvedClass
+	inherited bool
 }
 
 // resolve combines a class and its line with what their references lead to.
@@ -52,6 +60,14 @@ func resolve(r *index.Resolution, refs *refTable) *resolution {
 	})
 	out.combineSkills(refs)
 	return out
+}
+
+// last is the end of the line: the root, where it was reached.
+func (out *resolution) last() resolvedClass {
+	if len(out.parents) == 0 {
+		return out.class
+	}
+	return out.parents[len(out.parents)-1]
 }
 
 // combineSkills puts the skills of the root ancestor first and those of the
@@ -77,6 +93,9 @@ func (out *resolution) combineSkills(refs *refTable) {
 			own = append(own, skill)
 		}
 		nearestFirst = append(nearestFirst, own)
+		for _, uri := range class.content.MalformedSkills {
+			out.bad = append(out.bad, malformedSkill{uri: uri, from: class, inherited: depth > 0})
+		}
 	}
 	for _, own := range slices.Backward(nearestFirst) {
 		for _, skill := range own {
@@ -100,5 +119,5 @@ func (s *resolvedSkill) use(refs *refTable) {
 func (out *resolution) exact() bool {
 	inexactClass := func(c resolvedClass) bool { return !c.exact }
 	inexactSkill := func(s resolvedSkill) bool { return !s.exact || !s.known }
-	return out.end == index.LineRoot && !slices.ContainsFunc(out.parents, inexactClass) && !slices.ContainsFunc(out.skills, inexactSkill)
+	return out.end == index.LineRoot && len(out.bad) == 0 && !slices.ContainsFunc(out.parents, inexactClass) && !slices.ContainsFunc(out.skills, inexactSkill)
 }

@@ -161,10 +161,19 @@ func viewClass(f classFacts) *classView {
 	if view.Bootstrap == "" {
 		view.Bootstrap = "none"
 	}
+	for _, bad := range r.bad {
+		view.Skills = append(view.Skills, viewMalformedSkill(bad))
+	}
+	if bad := r.last().content.MalformedParent; bad != "" {
+		view.Parents = append(view.Parents, classLink{URI: syntax.ATURI(bad), State: index.RefMalformed})
+	}
 	if r.missing != nil {
 		view.Parents = append(view.Parents, f.viewParent(*r.missing))
 	}
 	view.Entry = viewEntry(r.class.content.EntryTool, r.skills, view.Tools)
+	if view.Entry.Resolution == "unresolved" && len(r.bad) > 0 {
+		view.Entry.Resolution = "unknown"
+	}
 	return view
 }
 
@@ -202,6 +211,19 @@ func (f classFacts) viewSkill(s resolvedSkill) effectiveSkill {
 	view.ContentBytes = len(s.content.Content)
 	view.Legacy = s.content.Content == ""
 	view.Tools = each(s.content.Tools, func(t lexicons.Tool) string { return t.Name })
+	return view
+}
+
+// viewMalformedSkill lists what cannot be resolved, so that nobody takes the rest for all.
+func viewMalformedSkill(bad malformedSkill) effectiveSkill {
+	view := effectiveSkill{
+		Ref:    refView{URI: bad.uri, State: index.RefMalformed},
+		Origin: "own",
+		From:   classLink{URI: bad.from.uri, CID: viewCID(bad.from.pin.CID), Name: bad.from.content.Name},
+	}
+	if bad.inherited {
+		view.Origin = "inherited"
+	}
 	return view
 }
 

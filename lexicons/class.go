@@ -4,20 +4,23 @@ import "time"
 
 // Class reads a com.publicdomainrelay.temp.agent.class: a template that agents are instantiated from.
 type Class struct {
-	Name           string
-	Description    string
-	Skills         []StrongRef // in order; malformed ones left out
-	CreatedAt      time.Time
-	Parent         *StrongRef
-	SpawnsSubAgent bool
-	EntryTool      string // set: deterministic mode; "": the model drives
-	Bootstrap      string // "" is treated as none
+	Name        string
+	Description string
+	Skills      []StrongRef // in order; malformed ones left out
+	CreatedAt   time.Time
+	Parent      *StrongRef
+	// What stands where a skill or the parent should, and is no strongRef: URIs as written.
+	MalformedSkills []string
+	MalformedParent string
+	SpawnsSubAgent  bool
+	EntryTool       string // set: deterministic mode; "": the model drives
+	Bootstrap       string // "" is treated as none
 }
 
 // ReadClass reads the fields of a class.
 func ReadClass(value map[string]any) Class {
 	f := fields(value)
-	return Class{
+	c := Class{
 		Name:           f.str("name"),
 		Description:    f.str("description"),
 		Skills:         f.strongRefs("skills"),
@@ -27,6 +30,18 @@ func ReadClass(value map[string]any) Class {
 		EntryTool:      f.str("entryTool"),
 		Bootstrap:      f.str("bootstrap"),
 	}
+	if list := f.list("skills"); len(list) > len(c.Skills) {
+		for _, v := range list {
+			if _, err := ReadStrongRef(v); err != nil {
+				m, _ := v.(map[string]any)
+				c.MalformedSkills = append(c.MalformedSkills, fields(m).str("uri"))
+			}
+		}
+	}
+	if c.Parent == nil {
+		c.MalformedParent = f.object("parent").str("uri")
+	}
+	return c
 }
 
 // Tool is a tool as a skill declares it; the schema does not have the field,

@@ -29,7 +29,7 @@ type Resolution struct {
 	Class   Class
 	Parents []Ancestor // nearest first
 	End     LineEnd
-	Missing *lexicons.StrongRef // the parent that could not be followed; nil but for LineUnresolved
+	Missing *lexicons.StrongRef // the parent that could not be followed; nil but for LineUnresolved, and when it is malformed
 }
 
 // Ancestor is a class of the line in the version that the reference to it pins
@@ -52,7 +52,7 @@ func (x *Index) Class(ctx context.Context, v Viewer, uri syntax.ATURI) (*Resolut
 	if class == nil {
 		return nil, fmt.Errorf("class %s: %w", uri, ErrNotFound)
 	}
-	res := &Resolution{Class: *class, End: LineRoot}
+	res := &Resolution{Class: *class, End: endOf(class.Malformed)}
 	l := &lineage{x: x, v: v, current: map[syntax.ATURI]version{}, pinned: map[string]version{}, asked: map[string]bool{}}
 	seen := map[syntax.ATURI]bool{uri: true}
 	for next := class.Parent; next != nil; {
@@ -74,9 +74,18 @@ func (x *Index) Class(ctx context.Context, v Viewer, uri syntax.ATURI) (*Resolut
 			return res, nil
 		}
 		res.Parents = append(res.Parents, *parent)
-		next = parent.Content.Parent
+		next, res.End = parent.Content.Parent, endOf(parent.Content.MalformedParent)
 	}
 	return res, nil
+}
+
+// endOf is how a line ends with a class without a parent, or with something in
+// its place that is none.
+func endOf(malformed string) LineEnd {
+	if malformed != "" {
+		return LineUnresolved
+	}
+	return LineRoot
 }
 
 // version is a class in one version.

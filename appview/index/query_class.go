@@ -33,7 +33,7 @@ func (x *Index) classes(ctx context.Context, v Viewer, rows []classRow) ([]Class
 			continue // deleted between the two queries
 		}
 		c := lexicons.ReadClass(rec.Value)
-		items[i].Parent, items[i].Skills = c.Parent, c.Skills
+		items[i].Parent, items[i].Skills, items[i].Malformed = c.Parent, c.Skills, c.MalformedParent
 	}
 	return items, nil
 }

@@ -179,6 +179,8 @@ type Class struct {
 	Parent *lexicons.StrongRef
 	Skills []lexicons.StrongRef // in order
 	SortAt time.Time
+	// Malformed is the URI of a parent that is no strongRef; "" for none.
+	Malformed string
 }
 
 // ClassFilter narrows ListClasses; zero fields do not.
