@@ -14,6 +14,8 @@
 //   - The read path never touches the network and never writes.
 //   - A view says what kind of nothing it shows: deleted, missing, not indexed.
 //     What is inferred says so and why.
+//   - A state of a reference is the index's word for it, and a verdict on a
+//     citation is shown with it alone.
 //   - No word of a withheld turn, of a foreign turn or of a deleted record
 //     leaves here, and no user name or password in a URL, whatever the record
 //     holds.

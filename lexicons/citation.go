@@ -3,6 +3,7 @@ package lexicons
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -305,20 +306,20 @@ func (s byteRange) key() string {
 // lies between characters.
 func (s byteRange) read(r io.Reader) (Tested, error) {
 	out := Tested{Verdict: CitationOutOfRange, Haystack: HaystackBlob}
-	if _, err := io.CopyN(io.Discard, r, s.span.Start); err == io.EOF {
+	if _, err := io.CopyN(io.Discard, r, s.span.Start); errors.Is(err, io.EOF) {
 		return out, nil
 	} else if err != nil {
 		return out, err
 	}
 	hash, edge := sha256.New(), &edges{}
-	if _, err := io.CopyN(io.MultiWriter(hash, edge), r, s.span.End-s.span.Start); err == io.EOF {
+	if _, err := io.CopyN(io.MultiWriter(hash, edge), r, s.span.End-s.span.Start); errors.Is(err, io.EOF) {
 		return out, nil
 	} else if err != nil {
 		return out, err
 	}
 	var after [1]byte
 	n, err := io.ReadFull(r, after[:])
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return out, err
 	}
 	inside := s.span.Start > 0 && edge.any && !utf8.RuneStart(edge.first) || n == 1 && s.span.End > 0 && !utf8.RuneStart(after[0])

@@ -68,7 +68,7 @@ type watchedReader struct {
 
 func (w *watchedReader) Read(p []byte) (int, error) {
 	n, err := w.r.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		w.err = err
 	}
 	return n, err
@@ -128,7 +128,7 @@ func (w *pointerWalk) value(tokens []string) error {
 	if len(tokens) == 0 {
 		w.found = true
 		w.selected.Reset()
-		return w.through(func(t json.Token) { fmt.Fprintf(w.selected, "%T %v\n", t, t) })
+		return w.through(func(t json.Token) { _, _ = fmt.Fprintf(w.selected, "%T %v\n", t, t) }) // a hash takes everything
 	}
 	t, err := w.dec.Token()
 	if err != nil {

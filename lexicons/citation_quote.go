@@ -1,6 +1,7 @@
 package lexicons
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"unicode"
@@ -96,7 +97,7 @@ func (q quote) read(r io.Reader) (Tested, error) {
 		if at += int64(k); at > MaxEvidence {
 			return Tested{Verdict: CitationUnknown, Haystack: HaystackBlob, Reason: ReasonTooLarge}, nil
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -18,6 +18,8 @@
 //   - A record is judged by the lexicons that hold when it is applied, and again
 //     when they or the edition of the program change; at the end of that the
 //     derived state is what Reindex makes of the journal now.
+//   - A citation's verdict and freshness follow from contents alone. What Apply
+//     leaves to RecheckCitations is said to be unknown until then.
 //   - Deleting a record, and taking words out of a message, nulls the content
 //     in the journal in the transaction that removes the derived rows.
 //   - An observation is what was first seen at its URI; whatever came later
