@@ -215,6 +215,15 @@ func (w *writer) clear(rec *recordRow) error {
 	tables := []string{"blob_refs"}
 	switch syntax.NSID(rec.Collection) {
 	case lexicons.ObservationNSID:
+		var runs []string
+		if err := w.tx.Raw("SELECT run FROM observations WHERE uri = ?", rec.URI).Scan(&runs).Error; err != nil {
+			return err
+		}
+		for _, run := range runs {
+			if err := w.markRun(rec.Did, run); err != nil {
+				return err
+			}
+		}
 		tables = append(tables, "observations")
 	case lexicons.SessionNSID:
 		tables = append(tables, "sessions")
@@ -234,6 +243,9 @@ func (w *writer) clear(rec *recordRow) error {
 		}
 		for _, uri := range was {
 			w.recount[syntax.ATURI(uri)] = true
+			if err := w.markTurn(rec.URI, uri); err != nil {
+				return err
+			}
 		}
 		tables = append(tables, "messages")
 	}
@@ -290,12 +302,16 @@ func (w *writer) fill(row *journalRow, rec *recordRow, parsed *lexicons.Record, 
 
 func (w *writer) fillObservation(row *journalRow, rec *recordRow, o lexicons.Observation, head bool) error {
 	observed := timeText(o.ObservedAt)
-	return w.tx.Exec(`INSERT INTO observations
+	err := w.tx.Exec(`INSERT INTO observations
 		(uri, did, source_kind, source_value, source_key, method, run, device, harness, model, observed_at, created_at, head, sort_at, text)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		row.URI, row.Did, clean(o.Source.Kind), clean(o.Source.Value), indexKey(o.Source.Value), indexKey(o.Method), string(o.Generator.Run),
 		indexKey(o.Generator.Device), clean(o.Generator.Harness), indexKey(o.Generator.Model),
 		observed, timeText(o.CreatedAt), head, earlier(observed, rec.IndexedAt), clean(o.Text)).Error
+	if err != nil {
+		return err
+	}
+	return w.markRun(row.Did, string(o.Generator.Run))
 }
 
 func (w *writer) fillSession(row *journalRow, s lexicons.Session) error {
@@ -369,9 +385,13 @@ func (w *writer) fillMessage(row *journalRow, m lexicons.Message) error {
 	}
 	w.recount[syntax.ATURI(session)] = true
 	foreigner := m.Session.Authority().String() != row.Did
-	return w.tx.Exec(`INSERT INTO messages (uri, did, session_uri, foreigner, role, model, withheld, worded, rewrites, sort_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	err = w.tx.Exec(`INSERT INTO messages (uri, did, session_uri, foreigner, role, model, withheld, worded, rewrites, sort_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		row.URI, row.Did, session, foreigner, clean(m.Role), clean(m.Model), m.Withheld, strings.TrimSpace(m.Text) != "", strings.Join(how, ","),
 		earlier(timeText(m.CreatedAt), row.WitnessedAt)).Error
+	if err != nil {
+		return err
+	}
+	return w.markTurn(row.URI, session)
 }
 
 // rewritesOf collects how a message was rewritten up to this row of the

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
@@ -182,32 +181,12 @@ func (w *writer) findings(ctx context.Context, rec *recordRow) ([]noted, error) 
 	for _, f := range citationFindings(checkedCitations) {
 		add(f)
 	}
-	switch row.collection() {
-	case lexicons.ObservationNSID:
-		inChain, err := w.chainFindings(rec)
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range inChain {
-			add(f)
-		}
-	case lexicons.SkillNSID:
-		others, err := w.namesakes(row.uri())
-		if err != nil {
-			return nil, err
-		}
-		if len(others) > 0 {
-			add(lexicons.Finding{Code: lexicons.CodeNameReused, Severity: lexicons.Info, Path: "/name",
-				Message: "another skill of this repo has the same name; the one with the newest record key is what the name means"})
-		}
-	case lexicons.MessageNSID:
-		how, err := w.rewritesOf(row)
-		if err != nil {
-			return nil, err
-		}
-		if len(how) > 0 {
-			add(lexicons.Finding{Code: lexicons.CodeRewritten, Severity: rewriteSeverity(how), Message: "the record was rewritten: " + strings.Join(how, ", ")})
-		}
+	beside, err := w.besideFindings(rec, row, parsed)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range beside {
+		add(f)
 	}
 	return found, nil
 }

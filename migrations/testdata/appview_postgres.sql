@@ -281,6 +281,7 @@ CREATE INDEX observations_method ON public.observations USING btree (method, sor
 CREATE INDEX observations_model ON public.observations USING btree (model, sort_at, uri);
 CREATE UNIQUE INDEX observations_pkey ON public.observations USING btree (uri);
 CREATE INDEX observations_run ON public.observations USING btree (run, sort_at, uri);
+CREATE INDEX observations_run_did ON public.observations USING btree (run, did, uri);
 CREATE INDEX observations_source ON public.observations USING btree (source_key, sort_at, uri);
 CREATE UNIQUE INDEX proofs_commit ON public.proofs USING btree (did, rev, commit_cid);
 CREATE UNIQUE INDEX proofs_pkey ON public.proofs USING btree (id);

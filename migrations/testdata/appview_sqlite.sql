@@ -191,6 +191,7 @@ CREATE INDEX observations_heads_source ON observations (source_key, sort_at, uri
 CREATE INDEX observations_method ON observations (method, sort_at, uri);
 CREATE INDEX observations_model ON observations (model, sort_at, uri);
 CREATE INDEX observations_run ON observations (run, sort_at, uri);
+CREATE INDEX observations_run_did ON observations (run, did, uri);
 CREATE INDEX observations_source ON observations (source_key, sort_at, uri);
 CREATE TABLE proofs (
     id         INTEGER PRIMARY KEY,
