@@ -71,6 +71,8 @@ type Config struct {
 	MessagesPolicy   string // redact-only | strict | off
 	SecretsPolicy    string // reject | flag | off
 
+	ObservationDeletion string // author | admin
+
 	EventRetention  time.Duration
 	ShutdownTimeout time.Duration
 

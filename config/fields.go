@@ -173,6 +173,9 @@ var fields = []Field{
 	{Name: "SECRETS_POLICY", Group: "Rules", Default: "reject",
 		Doc: "Credentials in the texts of records and in the blobs of observations: reject those that are surely some (private keys, tokens of providers) and flag the others, flag all, or off.",
 		set: into(oneOf("reject", "flag", "off"), func(c *Config) *string { return &c.SecretsPolicy })},
+	{Name: "OBSERVATION_DELETION", Group: "Rules", Default: "author",
+		Doc: "Who deletes observations: author (a tombstone stays) or admin (accounts are refused; an administrator purges).",
+		set: into(oneOf("author", "admin"), func(c *Config) *string { return &c.ObservationDeletion })},
 
 	{Name: "LOG_FORMAT", Group: "Logs", Default: LogText,
 		Doc: "text or json.",

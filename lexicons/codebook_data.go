@@ -55,15 +55,13 @@ var policyCodes = []Entry{
 	{Code: CodeCollectionDenied, Group: GroupPolicy, Stage: StageHost, Host: rejects, Refusals: []string{RefusalPolicyDenied},
 		Says: "The account may not write records of this collection.", Repair: "Write to one of those that are named, or ask the operator."},
 	{Code: CodeCreateOnly, Group: GroupPolicy, Stage: StageHost, Host: rejects, Refusals: []string{RefusalPolicyDenied},
-		Says: "The account may create records of this collection, not change or delete them.", Repair: "Create a record under another key."},
+		Says: "The account may create records of this collection, not change or delete them. With OBSERVATION_DELETION=admin that is so of every account's observations.", Repair: "Create a record under another key; an observation is corrected by one that supersedes it."},
 	{Code: CodeRecordQuota, Group: GroupPolicy, Stage: StageHost, Host: rejects, Refusals: []string{RefusalQuotaExceeded},
 		Says: "The repo would hold more records than it may.", Repair: "Delete some, or ask the operator for more."},
 	{Code: CodeBlobQuota, Group: GroupPolicy, Stage: StageHost, Host: rejects, Refusals: []string{RefusalQuotaExceeded},
 		Says: "The account would hold more bytes of blobs than it may.", Repair: "Send fewer, or ask the operator for more."},
-	{Code: CodeDeletionDenied, Group: GroupPolicy, Stage: StageHost, Host: rejects, Refusals: []string{RefusalPolicyDenied},
-		Says: "Observations are deleted by an administrator here.", Repair: "Write an observation that supersedes it, or ask the operator."},
 	{Code: CodeBatchReplacesAll, Group: GroupPolicy, Stage: StageHost, Host: rejects,
-		Says: "A batch replaces every record of the repo in a way that relays cannot verify.", Repair: "Delete in one batch and create in the next."},
+		Says: "A batch replaces every record of the repo in a way that relays cannot verify. It is a guard against a fault of theirs; no batch is known that comes to it.", Repair: "Delete in one batch and create in the next."},
 }
 
 var anyCodes = []Entry{

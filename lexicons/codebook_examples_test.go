@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
@@ -157,14 +158,18 @@ func conversing(t testing.TB, w *world) map[string]any {
 	return nil
 }
 
+// nthTID is the n-th record key of a world, a second apart.
+func nthTID(n int) string {
+	return syntax.NewTIDFromTime(now.Add(time.Duration(n)*time.Second), 7).String()
+}
+
 // lineOf is a world with a line of classes, and the record's parent is the last.
 func lineOf(n int) func(testing.TB, *world) map[string]any {
 	return func(t testing.TB, w *world) map[string]any {
-		clock := syntax.NewTIDClock(0)
 		bare := edit(class, map[string]any{"skills": []any{}})
-		parent := w.put(t, lexicons.ClassNSID, clock.Next().String(), bare)
-		for range n - 1 {
-			parent = w.put(t, lexicons.ClassNSID, clock.Next().String(), edit(bare, map[string]any{"parent": parent}))
+		parent := w.put(t, lexicons.ClassNSID, nthTID(0), bare)
+		for i := range n - 1 {
+			parent = w.put(t, lexicons.ClassNSID, nthTID(i+1), edit(bare, map[string]any{"parent": parent}))
 		}
 		return map[string]any{"parent": parent, "skills": []any{}}
 	}
@@ -173,10 +178,9 @@ func lineOf(n int) func(testing.TB, *world) map[string]any {
 // skilled is a world with skills laid over the sample, which the record names in field.
 func skilled(field string, skills ...map[string]any) func(testing.TB, *world) map[string]any {
 	return func(t testing.TB, w *world) map[string]any {
-		clock := syntax.NewTIDClock(1)
 		var refs []any
-		for _, s := range skills {
-			refs = append(refs, w.put(t, lexicons.SkillNSID, clock.Next().String(), edit(skill, s)))
+		for i, s := range skills {
+			refs = append(refs, w.put(t, lexicons.SkillNSID, nthTID(i), edit(skill, s)))
 		}
 		return map[string]any{field: refs}
 	}
@@ -185,10 +189,9 @@ func skilled(field string, skills ...map[string]any) func(testing.TB, *world) ma
 // examplesInLine is a world with skills each of which has the one before as its example.
 func examplesInLine(n int) func(testing.TB, *world) map[string]any {
 	return func(t testing.TB, w *world) map[string]any {
-		clock := syntax.NewTIDClock(2)
 		refs := []any{}
-		for range n {
-			refs = []any{w.put(t, lexicons.SkillNSID, clock.Next().String(), edit(skill, map[string]any{"examples": refs}))}
+		for i := range n {
+			refs = []any{w.put(t, lexicons.SkillNSID, nthTID(i), edit(skill, map[string]any{"examples": refs}))}
 		}
 		return map[string]any{"examples": refs}
 	}

@@ -83,7 +83,6 @@ const (
 	CodeCreateOnly       = "create-only"        // a record there is neither updated nor deleted
 	CodeRecordQuota      = "record-quota"       // more records than it may hold
 	CodeBlobQuota        = "blob-quota"         // more bytes of blobs than it may hold
-	CodeDeletionDenied   = "deletion-denied"    // observations are deleted by administrators alone
 	CodeBatchReplacesAll = "batch-replaces-all" // a commit that relays could not verify
 )
 

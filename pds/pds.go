@@ -41,6 +41,8 @@ type Config struct {
 	// PublicCollections are what whoever is no member may read in visibility
 	// team: their records and the blobs that these refer to.
 	PublicCollections []syntax.NSID
+	// KeepObservations lets no account delete observations: the operator purges them.
+	KeepObservations bool
 	// InviteRequired refuses accounts without an invite code or the admin's word.
 	InviteRequired bool
 	// TeamDIDs are accounts of other hosts that read here as members do.

@@ -3,10 +3,12 @@ package pds
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
+	"herbarium.garden/lexicons"
 	"herbarium.garden/lexicons/xrpc"
 	"herbarium.garden/migrations"
 	"herbarium.garden/pds/account"
@@ -25,8 +27,12 @@ func (p *PDS) registerPolicy(s *xrpc.Server) error {
 // it. What there is of it about pace the limiter keeps.
 func (p *PDS) repoPolicy(ctx context.Context, did syntax.DID) (repostore.Policy, error) {
 	policy, err := p.accounts.Policy(ctx, did)
+	createOnly := policy.CreateOnly
+	if p.cfg.KeepObservations && !slices.Contains(createOnly, lexicons.ObservationNSID) {
+		createOnly = append(slices.Clip(createOnly), lexicons.ObservationNSID)
+	}
 	return repostore.Policy{
-		Collections: policy.Collections, CreateOnly: policy.CreateOnly,
+		Collections: policy.Collections, CreateOnly: createOnly,
 		MaxRecords: policy.MaxRecords, MaxBlobBytes: policy.MaxBlobBytes,
 	}, err
 }

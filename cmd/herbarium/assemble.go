@@ -242,7 +242,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	}
 	repoHost, err := pds.New(pds.Config{
 		PublicURL: cfg.PublicURL, ServiceDID: cfg.ServiceDID, HandleDomains: cfg.HandleDomains, Visibility: visibility,
-		PublicCollections: cfg.PublicCollections, InviteRequired: cfg.Invites == config.InvitesRequired, TeamDIDs: cfg.TeamDIDs,
+		PublicCollections: cfg.PublicCollections, InviteRequired: cfg.Invites == config.InvitesRequired, KeepObservations: cfg.ObservationDeletion == "admin", TeamDIDs: cfg.TeamDIDs,
 		DevLoopback: cfg.DevLoopback, Limits: limits, BlobGrace: cfg.BlobGrace, BlobTrash: cfg.BlobTrash,
 		Scrub: pds.Scrub{Every: cfg.BlobScrub, Rate: int64(cfg.BlobScrubRate)}, Version: buildVersion(),
 		Links:       pds.Links{PrivacyPolicy: cfg.PrivacyPolicyURL, TermsOfService: cfg.TermsOfServiceURL},
