@@ -4,9 +4,10 @@
 // bytes, and for observations and claims the signed commit and the MST path
 // that prove it), which cannot be rebuilt; the derived tables (records,
 // observations, supersedes chains and their heads, sessions, classes, skills,
-// conversations, references, findings), which Reindex builds again from the
-// journal; the witnessed state of each repo and the cursor of each source; and
-// the lexicons that it was told of, beside those of the program.
+// conversations, references, citations, findings), which Reindex builds again
+// from the journal; what came of looking for citations in blobs; the witnessed
+// state of each repo and the cursor of each source; and the lexicons that it was
+// told of, beside those of the program.
 //
 // Hides: tables, SQL, the order in which things arrived.
 //
