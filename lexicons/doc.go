@@ -42,7 +42,7 @@
 // how they may change, and what follows. edition.go: what judges.
 // datamodel.go, json.go, cbor.go: parsing. validate*.go, validation.go,
 // enforced.go: lexicons and modes. observation.go, session.go, chat.go, class.go,
-// claim.go: readers. rules.go: the engine; rules_<type>.go: one small function
+// claim.go: readers. rules.go: the engine; codebook*.go: what is to be said of each code. rules_<type>.go: one small function
 // for each rule, named in the table at the head of the file. redaction.go,
 // secrets*.go, keywords.go, urls.go: what rules are made of. citation*.go: the verifier of
 // citations, a function of a citation, a version of its target and, where the
