@@ -128,6 +128,7 @@ func (a *Appview) Register(s *xrpc.Server) error {
 		register(a, s, "listAgents", xrpc.Published, a.listAgents),
 		register(a, s, "getIndexStatus", xrpc.Read, a.getIndexStatus),
 		a.registerQuarantine(s),
+		a.registerTrust(s),
 		a.registerCitations(s),
 	)
 }

@@ -104,7 +104,8 @@ func TestDescribeServiceIsOpenAndTheRestIsNot(t *testing.T) {
 			want = xrpc.Open
 		case "garden.herbarium.getIndexStatus": // tells of the whole index
 			want = xrpc.Read
-		case "garden.herbarium.admin.listQuarantine", "garden.herbarium.admin.revalidate":
+		case "garden.herbarium.admin.listQuarantine", "garden.herbarium.admin.revalidate", "garden.herbarium.admin.listTrustGroups",
+			"garden.herbarium.admin.putTrustGroup", "garden.herbarium.admin.deleteTrustGroup":
 			want = xrpc.AdminOnly
 		}
 		require.Equal(t, want, route.Access, route.NSID)

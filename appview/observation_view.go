@@ -55,6 +55,7 @@ type chainLink struct {
 	CID         syntax.CID      `json:"cid"`
 	Author      actorView       `json:"author"`
 	Strength    index.Edge      `json:"strength,omitempty"`
+	Trusted     bool            `json:"trusted,omitempty"`
 	ObservedAt  syntax.Datetime `json:"observedAt,omitempty"`
 	FirstSeenAt syntax.Datetime `json:"firstSeenAt,omitempty"`
 }
@@ -135,7 +136,7 @@ func viewChain(f observationFacts) chainPosition {
 	}
 	view.SupersededBy = each(f.successors, func(m index.Member) chainLink {
 		link := f.viewLink(m)
-		link.Strength = m.Edge
+		link.Strength, link.Trusted = m.Edge, m.DID != c.Self.DID
 		return link
 	})
 	view.Proposals = each(c.Proposals, f.viewLink)

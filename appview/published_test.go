@@ -299,7 +299,7 @@ func compareWorlds(t *testing.T, dialect migrations.Dialect, seed uint64, steps 
 	for range 2 {
 		s := newSite(t, dbtest.Open(t, migrations.Appview, dialect), published...)
 		s.team["did:web:ada.test"], s.team["did:web:bob.test"] = "https://host.test", "https://host.test"
-		require.NoError(t, s.index.SetTrustGroups(t.Context(), [][]syntax.DID{{"did:web:ada.test", "did:web:bob.test"}}))
+		require.NoError(t, s.index.PutTrustGroup(t.Context(), "lab", []syntax.DID{"did:web:ada.test", "did:web:bob.test"}))
 		w.sites = append(w.sites, s)
 	}
 	for _, name := range []string{"ada", "bob", "mallory", "carol"} {

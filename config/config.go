@@ -73,6 +73,12 @@ type Config struct {
 
 	ObservationDeletion string // author | admin
 
+	TrustGroups []TrustGroup // in order of name
+	// SessionActive and SessionIdle are the times after which the derived state of
+	// a session changes.
+	SessionActive time.Duration
+	SessionIdle   time.Duration
+
 	EventRetention  time.Duration
 	ShutdownTimeout time.Duration
 
@@ -88,6 +94,12 @@ type Config struct {
 	DevLoopback bool
 
 	values []Value // in the order of the table
+}
+
+// TrustGroup is DIDs whose observations may supersede each other's.
+type TrustGroup struct {
+	Name    string
+	Members []syntax.DID
 }
 
 // Source is where a value came from: "default", "file", "environment", "flag",

@@ -144,6 +144,11 @@ func TestFaults(t *testing.T) {
 		"no wildcard":       {env("HERBARIUM_PUBLIC_COLLECTIONS=garden.engram.*"), "whole NSIDs"},
 		"public already":    {env("HERBARIUM_VISIBILITY=public", "HERBARIUM_PUBLIC_COLLECTIONS=garden.engram.agents.observation"), "with VISIBILITY=public every collection is; unset it"},
 		"word":              {env("HERBARIUM_VISIBILITY=private"), "want team or public"},
+		"no trust group":    {env("HERBARIUM_TRUST_GROUPS=did:web:a.test did:web:b.test"), "want NAME=DID"},
+		"trusted twice":     {env("HERBARIUM_TRUST_GROUPS=a=did:web:a.test did:web:b.test; b=did:web:a.test did:web:c.test"), "trust group b: did:web:a.test is in a already"},
+		"trust name twice":  {env("HERBARIUM_TRUST_GROUPS=a=did:web:a.test; a=did:web:b.test"), "is there twice"},
+		"trusted stranger":  {env("HERBARIUM_TRUST_GROUPS=a=bob"), `"bob" is no DID`},
+		"idle before":       {env("HERBARIUM_SESSION_ACTIVE=2h", "HERBARIUM_SESSION_IDLE=1h"), "SESSION_IDLE longer"},
 		"service did":       {env("HERBARIUM_SERVICE_DID=did:key:z6Mk"), "did:web or did:plc"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,13 +190,18 @@ func TestSecretsFromFiles(t *testing.T) {
 func TestValuesOfEachForm(t *testing.T) {
 	c, err := config.Load(env("HERBARIUM_BLOBS=s3://bucket/a/b/?endpoint=http://127.0.0.1:9000&region=garage&path_style=true",
 		"HERBARIUM_TRUSTED_PROXIES=10.1.2.3/8, ::1 192.0.2.7", "HERBARIUM_EVENT_RETENTION=30d", "HERBARIUM_RATE_LIMITS=off",
-		"HERBARIUM_HANDLE_DOMAINS=Agents.Example.com .b.test", "HERBARIUM_PUBLIC_URL=https://PDS.example.com/"))
+		"HERBARIUM_HANDLE_DOMAINS=Agents.Example.com .b.test", "HERBARIUM_PUBLIC_URL=https://PDS.example.com/",
+		"HERBARIUM_TRUST_GROUPS=ops = did:plc:abc, did:web:c.test;lab=did:web:a.test did:web:b.test;", "HERBARIUM_SESSION_ACTIVE=10m"))
 	require.NoError(t, err)
 	require.Equal(t, "s3://bucket/a/b/?endpoint=http://127.0.0.1:9000&region=garage&path_style=true", c.Blobs)
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("192.0.2.7/32")}, c.TrustedProxies)
 	require.Equal(t, 30*24*time.Hour, c.EventRetention)
 	require.False(t, c.RateLimits)
 	require.Equal(t, []string{".agents.example.com", ".b.test"}, c.HandleDomains)
+	require.Equal(t, []config.TrustGroup{
+		{Name: "lab", Members: []syntax.DID{"did:web:a.test", "did:web:b.test"}}, {Name: "ops", Members: []syntax.DID{"did:plc:abc", "did:web:c.test"}},
+	}, c.TrustGroups)
+	require.Equal(t, 10*time.Minute, c.SessionActive)
 	require.Equal(t, "https://pds.example.com", c.PublicURL.String())
 	require.Equal(t, syntax.DID("did:web:pds.example.com"), c.ServiceDID)
 }
@@ -266,7 +276,8 @@ func TestEveryFieldHasAKey(t *testing.T) {
 	common := []string{"HERBARIUM_CONFIG=/x", "HERBARIUM_PLC_URL=https://plc.example", "HERBARIUM_TEAM_DIDS=did:web:a.example",
 		"HERBARIUM_METRICS_LISTEN=:1", "HERBARIUM_TRUSTED_PROXIES=::1", "HERBARIUM_LOG_LEVEL=debug",
 		"HERBARIUM_PRIVACY_POLICY_URL=https://a.example/privacy", "HERBARIUM_TERMS_OF_SERVICE_URL=https://a.example/terms", "HERBARIUM_CONTACT_EMAIL=op@a.example",
-		"HERBARIUM_ADMIN_PASSWORD=a", "HERBARIUM_MASTER_KEY=b", "HERBARIUM_JWT_SECRET=c", "HERBARIUM_DEV_LOOPBACK=true"}
+		"HERBARIUM_ADMIN_PASSWORD=a", "HERBARIUM_MASTER_KEY=b", "HERBARIUM_JWT_SECRET=c", "HERBARIUM_DEV_LOOPBACK=true",
+		"HERBARIUM_TRUST_GROUPS=lab=did:web:a.example did:web:b.example"}
 	team, err := config.Load(env(append(common, "HERBARIUM_BLOB_VERIFY=true", "HERBARIUM_PUBLIC_COLLECTIONS=org.example.b,org.example.a, org.example.b")...))
 	require.NoError(t, err)
 	require.Equal(t, []syntax.NSID{"org.example.a", "org.example.b"}, team.PublicCollections)

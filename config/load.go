@@ -282,6 +282,9 @@ func (c *Config) contradictions() (errs []error) {
 	case redirects && c.BlobVerify:
 		fault("BLOB_REDIRECT and BLOB_VERIFY: want one of them; bytes that pass by this host are not hashed")
 	}
+	if c.SessionActive < time.Second || c.SessionIdle <= c.SessionActive {
+		fault("SESSION_ACTIVE and SESSION_IDLE: want a second or more, and SESSION_IDLE longer than SESSION_ACTIVE")
+	}
 	if c.EventRetention <= 0 {
 		fault("EVENT_RETENTION: want more than 0")
 	}

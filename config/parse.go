@@ -201,6 +201,38 @@ func parseDIDs(s string) ([]syntax.DID, error) {
 	return out, nil
 }
 
+// parseTrustGroups reads NAME=DID DID…; NAME=DID DID…. How many members a group
+// may have, and how it may be called, is the index's to say.
+func parseTrustGroups(s string) ([]TrustGroup, error) {
+	var groups []TrustGroup
+	in := map[syntax.DID]string{}
+	for item := range strings.SplitSeq(s, ";") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		name, list, ok := strings.Cut(item, "=")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, fmt.Errorf("%q is no trust group: want NAME=DID DID…", item)
+		}
+		members, err := parseDIDs(list)
+		if err != nil {
+			return nil, fmt.Errorf("trust group %s: %w", name, err)
+		}
+		for _, did := range members {
+			if other, twice := in[did]; twice {
+				return nil, fmt.Errorf("trust group %s: %s is in %s already", name, did, other)
+			}
+			in[did] = name
+		}
+		if slices.ContainsFunc(groups, func(g TrustGroup) bool { return g.Name == name }) {
+			return nil, fmt.Errorf("trust group %s is there twice", name)
+		}
+		groups = append(groups, TrustGroup{Name: name, Members: members})
+	}
+	slices.SortFunc(groups, func(a, b TrustGroup) int { return strings.Compare(a.Name, b.Name) })
+	return groups, nil
+}
+
 // parseCollections reads collections, each once and in order. A wildcard would
 // publish what does not exist yet, so there is none.
 func parseCollections(s string) ([]syntax.NSID, error) {

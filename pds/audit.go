@@ -30,7 +30,7 @@ var auditable = func() map[string]bool {
 	for _, name := range []string{
 		"$type", "account", "accounts", "action", "all", "applied", "blob", "blobs", "cid", "class", "codeCount", "collections", "createOnly", "cursor",
 		"deactivated", "did", "dids", "displayName", "dryRun", "endpoint", "expiresAt", "force", "forAccount", "forAccounts", "handle", "id", "lexicons", "limit",
-		"maxBlobBytes", "maxRecords", "name", "nsids", "owner", "privileged", "publicKey", "recordUri", "records", "ref", "scope", "subject", "takedown",
+		"maxBlobBytes", "maxRecords", "members", "name", "nsids", "owner", "privileged", "publicKey", "recordUri", "records", "ref", "scope", "subject", "takedown",
 		"uri", "uris", "useCount", "writesPerDay", "writesPerHour",
 	} {
 		fields[name] = true

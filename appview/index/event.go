@@ -52,7 +52,9 @@ type Resync struct {
 	Proof   []Block     // the commit block and all MST nodes
 }
 
-// Account tells the hosting status of a repo. Deleted removes the content of all its records.
+// Account tells the hosting status of a repo. Deleted removes the content of all
+// its records, and the rev with it: a source must not tell it, or what came
+// before it, a second time, which its cursor sees to.
 type Account struct {
 	DID    syntax.DID
 	Active bool

@@ -49,6 +49,9 @@ func (x *Index) rebuild(ctx context.Context, tx *gorm.DB) error {
 			return fmt.Errorf("clear %s: %w", table, err)
 		}
 	}
+	if err := w.deriveTrust(); err != nil {
+		return err
+	}
 	if err := w.replay(); err != nil {
 		return err
 	}

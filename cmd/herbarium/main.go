@@ -47,6 +47,7 @@ func program() *cli.Command {
 			repoCommand(),
 			lexiconCommand(),
 			quarantineCommand(),
+			trustCommand(),
 			purgeCommand(),
 			configCommand(),
 			healthcheckCommand(),

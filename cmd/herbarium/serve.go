@@ -46,6 +46,9 @@ func (s *service) run(ctx context.Context) error {
 	if err := errors.Join(s.host.SyncLexicons(ctx), s.index.Adopt(ctx)); err != nil {
 		return err
 	}
+	if err := s.index.SeedTrustGroups(ctx, trustGroups(s.cfg)); err != nil {
+		return err
+	}
 	listener, err := listenOn(ctx, s.cfg.Listen)
 	if err != nil {
 		return err

@@ -313,6 +313,9 @@ var gates = map[string]gate{
 	"garden.herbarium.admin.listLexicons":               toAdmin,
 	"garden.herbarium.admin.listQuarantine":             toAdmin,
 	"garden.herbarium.admin.revalidate":                 toAdmin,
+	"garden.herbarium.admin.listTrustGroups":            toAdmin,
+	"garden.herbarium.admin.putTrustGroup":              toAdmin,
+	"garden.herbarium.admin.deleteTrustGroup":           toAdmin,
 }
 
 // scopeReaches are the methods that take a credential which may only create

@@ -203,6 +203,11 @@ sources.cursor bigint NOT NULL
 sources.updated_at text NOT NULL COLLATE C
 takedowns.uri text NOT NULL COLLATE C
 takedowns.taken_at text NOT NULL COLLATE C
+trust_journal.seq bigint NOT NULL IDENTITY ALWAYS
+trust_journal.name text NOT NULL COLLATE C
+trust_journal.members text NOT NULL COLLATE C
+trust_journal.source text NOT NULL COLLATE C
+trust_journal.changed_at text NOT NULL COLLATE C
 trust_members.did text NOT NULL COLLATE C
 trust_members.circle text NOT NULL COLLATE C
 
@@ -235,6 +240,7 @@ settings settings_pkey PRIMARY KEY (name)
 skills skills_pkey PRIMARY KEY (uri)
 sources sources_pkey PRIMARY KEY (name)
 takedowns takedowns_pkey PRIMARY KEY (uri)
+trust_journal trust_journal_pkey PRIMARY KEY (seq)
 trust_members trust_members_pkey PRIMARY KEY (did)
 
 CREATE INDEX blob_refs_blob ON public.blob_refs USING btree (did, cid);
@@ -242,6 +248,8 @@ CREATE UNIQUE INDEX blob_refs_pkey ON public.blob_refs USING btree (uri, cid);
 CREATE INDEX chain_branches_chain ON public.chain_branches USING btree (chain);
 CREATE UNIQUE INDEX chain_branches_pkey ON public.chain_branches USING btree (branch);
 CREATE INDEX chain_nodes_chain ON public.chain_nodes USING btree (chain, "position", uri);
+CREATE INDEX chain_nodes_foreign ON public.chain_nodes USING btree (did) WHERE ((target_uri <> ''::text) AND (substr(target_uri, 6, (length(did) + 1)) <> (did || '/'::text)));
+CREATE INDEX chain_nodes_ignored ON public.chain_nodes USING btree (did) WHERE (edge = 'ignored'::text);
 CREATE UNIQUE INDEX chain_nodes_pkey ON public.chain_nodes USING btree (uri);
 CREATE INDEX chain_nodes_target ON public.chain_nodes USING btree (target_uri, edge);
 CREATE INDEX citation_queue_due ON public.citation_queue USING btree (due_at, kind, uri);
@@ -309,4 +317,6 @@ CREATE INDEX skills_did ON public.skills USING btree (did, name_key, uri);
 CREATE UNIQUE INDEX skills_pkey ON public.skills USING btree (uri);
 CREATE UNIQUE INDEX sources_pkey ON public.sources USING btree (name);
 CREATE UNIQUE INDEX takedowns_pkey ON public.takedowns USING btree (uri);
+CREATE INDEX trust_journal_name ON public.trust_journal USING btree (name, seq);
+CREATE UNIQUE INDEX trust_journal_pkey ON public.trust_journal USING btree (seq);
 CREATE UNIQUE INDEX trust_members_pkey ON public.trust_members USING btree (did);

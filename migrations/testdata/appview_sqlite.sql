@@ -33,6 +33,9 @@ CREATE TABLE chain_nodes (
     indexed_at  TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX chain_nodes_chain ON chain_nodes (chain, position, uri);
+CREATE INDEX chain_nodes_foreign ON chain_nodes (did)
+    WHERE target_uri <> '' AND substr(target_uri, 6, length(did) + 1) <> did || '/';
+CREATE INDEX chain_nodes_ignored ON chain_nodes (did) WHERE edge = 'ignored';
 CREATE INDEX chain_nodes_target ON chain_nodes (target_uri, edge);
 CREATE TABLE citation_queue (
     kind   TEXT NOT NULL, -- head, record
@@ -306,6 +309,14 @@ CREATE TABLE takedowns (
     uri      TEXT PRIMARY KEY,
     taken_at TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE trust_journal (
+    seq        INTEGER PRIMARY KEY AUTOINCREMENT,
+    name       TEXT NOT NULL,
+    members    TEXT NOT NULL, -- DIDs in order, separated by spaces; '' when the group was deleted
+    source     TEXT NOT NULL, -- config, admin
+    changed_at TEXT NOT NULL
+) STRICT;
+CREATE INDEX trust_journal_name ON trust_journal (name, seq);
 CREATE TABLE trust_members (
     did    TEXT PRIMARY KEY,
     circle TEXT NOT NULL -- DIDs of one circle are a trust group
