@@ -22,6 +22,7 @@ type validateRecordInput struct {
 
 type validateRecordOutput struct {
 	Valid            bool                      `json:"valid"`
+	Scope            string                    `json:"scope"` // "host": judged against the state that decides
 	Error            string                    `json:"error,omitempty"`
 	Message          string                    `json:"message,omitempty"`
 	CID              string                    `json:"cid,omitempty"`
@@ -42,7 +43,7 @@ func (p *PDS) validateRecord(ctx context.Context, v xrpc.Viewer, in validateReco
 	if err != nil {
 		return nil, err
 	}
-	out := &validateRecordOutput{}
+	out := &validateRecordOutput{Scope: "host"}
 	w, err := p.dryWrite(in)
 	if err != nil {
 		return nil, err

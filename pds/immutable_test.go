@@ -123,6 +123,7 @@ func TestDryRunKeepsNothing(t *testing.T) {
 		good := dry(object{"collection": observation, "record": superseding("three", ref(second))})
 		require.Equal(t, true, good.at("valid"), "%v", good)
 		require.Equal(t, "valid", good.str("validationStatus"))
+		require.Equal(t, "host", good.str("scope"))
 
 		fork := dry(object{"collection": observation, "record": superseding("three", ref(first))})
 		require.Equal(t, "AlreadySuperseded", fork.str("error"))
