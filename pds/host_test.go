@@ -44,6 +44,7 @@ const (
 
 // setting is what one test wants of its host.
 type setting struct {
+	damaged    bool // the test changes the tables by itself: the repos are not checked after it
 	visibility xrpc.Visibility
 	invites    bool
 	teamDIDs   []syntax.DID
@@ -220,6 +221,9 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	listening.Config.Handler = h.server
 	listening.Start()
 	t.Cleanup(func() {
+		if !set.damaged && !t.Failed() {
+			h.isSound(t)
+		}
 		listening.Close()
 		stop()
 		if err := running.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -227,6 +231,17 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 		}
 	})
 	return h
+}
+
+// isSound checks the repos: whatever a test has done through the methods, there
+// is nothing to be found.
+func (h *host) isSound(t *testing.T) {
+	t.Helper()
+	_, err := h.pds.CheckRepos(context.WithoutCancel(t.Context()), pds.RepoCheck{Sample: 1}, func(f repostore.RepoFault) error {
+		t.Errorf("after the test: %v", f)
+		return nil
+	})
+	require.NoError(t, err)
 }
 
 // firstOf asks the second directory for what the first does not know.

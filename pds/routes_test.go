@@ -180,7 +180,7 @@ func TestNoOAuth(t *testing.T) {
 }
 
 func TestHealthTellsOfALostDatabase(t *testing.T) {
-	eachHost(t, setting{}, func(t *testing.T, h *host) {
+	eachHost(t, setting{damaged: true}, func(t *testing.T, h *host) {
 		read, err := h.db.Read.DB()
 		require.NoError(t, err)
 		require.NoError(t, read.Close())

@@ -50,6 +50,7 @@ func program() *cli.Command {
 			trustCommand(),
 			purgeCommand(),
 			configCommand(),
+			doctorCommand(),
 			healthcheckCommand(),
 			tokenCommand(),
 			auditCommand(),
