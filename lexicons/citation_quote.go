@@ -1,6 +1,7 @@
 package lexicons
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"strings"
@@ -235,24 +236,54 @@ func (n *normalizer) write(p []byte, last bool) {
 	n.at += int64(i)
 }
 
-// segment normalises bytes that belong together: a character and what combines with it.
+// segment normalises bytes that belong together: a character and what combines
+// with it, and now and then what might have, which depends on how the stream is cut.
 func (n *normalizer) segment(p []byte, i int) {
 	from := n.at + int64(i)
-	to := from + int64(len(p))
-	if r, size := utf8.DecodeRune(p); size == len(p) && unicode.IsSpace(r) {
-		if !n.space {
+	for len(p) > 0 {
+		size := n.unit(p)
+		to := from + int64(size)
+		r, width := utf8.DecodeRune(p)
+		space := width == size && unicode.IsSpace(r)
+		switch {
+		case space && !n.space:
 			n.emit(' ', from, to)
+		case !space:
+			for _, b := range n.out {
+				n.emit(b, from, to)
+			}
 		}
-		n.space = true
-		return
+		n.space = space
+		p, from = p[size:], to
 	}
-	n.space = false
+}
+
+// maxSegment bounds what is looked through for its parts, in bytes. More marks
+// than that on one character are written by nobody, and count as one.
+const maxSegment = 128
+
+// unit normalises, into out, the first bytes of a segment that combine with
+// nothing behind them, and tells how many they are.
+func (n *normalizer) unit(p []byte) int {
 	if len(p) == 1 {
-		n.emit(p[0], from, to)
-		return
+		n.out = append(n.out[:0], p[0])
+		return 1
+	}
+	_, size := utf8.DecodeRune(p)
+	if size < len(p) && len(p) <= maxSegment {
+		whole := norm.NFC.Bytes(p)
+		for ; size < len(p); size += runeLen(p[size:]) {
+			n.out = norm.NFC.Append(n.out[:0], p[:size]...)
+			if tail, ok := bytes.CutPrefix(whole, n.out); ok && bytes.Equal(tail, norm.NFC.Bytes(p[size:])) {
+				return size
+			}
+		}
 	}
 	n.out = norm.NFC.Append(n.out[:0], p...)
-	for _, b := range n.out {
-		n.emit(b, from, to)
-	}
+	return len(p)
+}
+
+func runeLen(p []byte) int {
+	_, size := utf8.DecodeRune(p)
+	return size
 }

@@ -344,8 +344,8 @@ func TestQuoteInStreamAsInText(t *testing.T) {
 		return out.String()
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		text, exact := words(t, "text", 40), "a"+words(t, "exact", 4)
-		c := lexicons.Citation{Selector: quote(exact, words(t, "prefix", 2), words(t, "suffix", 2))}
+		text, exact, suffix := words(t, "text", 40), "a"+words(t, "exact", 4), words(t, "suffix", 2)
+		c := lexicons.Citation{Selector: quote(exact, words(t, "prefix", 2), suffix)}
 		inText, none := c.Try(object{"text": text})
 		require.Nil(t, none)
 		_, test := c.Try(withContent("", "text/plain", []byte(text+"."))) // the point lets text and bytes differ
@@ -357,7 +357,8 @@ func TestQuoteInStreamAsInText(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, inText.Verdict, streamed.Verdict)
 		require.Equal(t, inText.At, streamed.At)
-		if inText.At != nil && !strings.Contains(text+exact, "\xff") {
+		// Of a quote that ends within a character (its accent begins the suffix) the whole character is the place.
+		if inText.At != nil && !strings.Contains(text+exact, "\xff") && norm.NFC.String(exact+suffix) == norm.NFC.String(exact)+norm.NFC.String(suffix) {
 			require.Equal(t, collapse(exact), collapse(text[inText.At.Start:inText.At.End]))
 		}
 	})
