@@ -381,9 +381,34 @@ func TestRepoKey(t *testing.T) {
 		"ssh://git@github.com:22/team/app.git":   "github.com/team/app",
 		"git@github.com:team/app.git":            "github.com/team/app",
 		"github.com:team/app/":                   "github.com/team/app",
+		"git@github.com:/team/app.git/":          "github.com/team/app",
+		"git://GitHub.com/team/App.GIT":          "github.com/team/app",
+		"http://github.com:8080/team/app.git//":  "github.com/team/app",
+		"  https://github.com/team/app \n":       "github.com/team/app",
+		"ssh://git@[2001:DB8::1]:2222/app.git":   "[2001:db8::1]/app",
+		"git@[2001:db8::1]:app":                  "[2001:db8::1]/app",
+		"https://www.github.com/team/app":        "www.github.com/team/app", // another host, for all that is known
+		"file:///srv/git/app.git":                "file:///srv/git/app.git",
+		"C:/work/App":                            "C:/work/App",
 		"/srv/git/app":                           "/srv/git/app",
 		"":                                       "",
 	} {
 		require.Equal(t, want, index.RepoKey(in), in)
 	}
+}
+
+// A key is its own key, and holds nothing of who logs in.
+func FuzzRepoKey(f *testing.F) {
+	for _, seed := range []string{"https://u:p@h.test:1/A.git", "git@h.test:a/b.git", "git@[::1]:a", "C:/x", "a:b:c", "[x]:", "@:@", "https://h/%2e.git.git"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, remote string) {
+		index.RepoKey(remote)
+		for _, name := range []string{"team", "app"} {
+			want := index.RepoKey("https://h.test/" + name)
+			require.Equal(t, want, index.RepoKey("ssh://git@h.test:22/"+name+".git/"))
+			require.Equal(t, want, index.RepoKey("git@h.test:"+name))
+			require.Equal(t, want, index.RepoKey(want))
+		}
+	})
 }

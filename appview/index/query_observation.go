@@ -205,7 +205,13 @@ func (x *Index) Chain(ctx context.Context, v Viewer, uri syntax.ATURI) (*Chain, 
 		return nil, err
 	}
 	c := &Chain{Self: n.export(root.Position), Root: root.export(root.Position)}
-	if err := x.db.Read.WithContext(ctx).Raw("SELECT COUNT(*) FROM chain_nodes WHERE chain = ?", n.Chain).Scan(&c.Length).Error; err != nil {
+	// A chain that never forked is as long as its positions reach; only others are counted.
+	if err := x.db.Read.WithContext(ctx).Raw(`SELECT CASE
+			WHEN NOT EXISTS (SELECT 1 FROM chain_branches WHERE chain = r.chain AND branch <> r.branch)
+			THEN (SELECT MAX(position) FROM chain_nodes WHERE chain = r.chain) - r.position + 1
+			ELSE (SELECT COUNT(*) FROM chain_nodes WHERE chain = r.chain) END
+			FROM chain_nodes r WHERE r.uri = ?`,
+		root.URI).Scan(&c.Length).Error; err != nil {
 		return nil, fmt.Errorf("count chain of %s: %w", uri, err)
 	}
 	if err := x.chainHeads(ctx, v, n, root, c); err != nil {

@@ -86,24 +86,40 @@ func parseCID(s string) cid.Cid {
 }
 
 // RepoKey is a git remote in the form in which its spellings are equal: host
-// and path, lower case, without scheme, user, port, trailing slash and .git.
-// What is neither a URL nor scp-like stays as it is.
+// and path, lower case, without scheme, user, port, trailing slashes and .git;
+// an IPv6 address in brackets. What is neither a URL nor scp-like, such as a
+// path on the disk, stays as it is.
 func RepoKey(remote string) string {
 	s := strings.TrimSpace(remote)
 	host, path := "", ""
 	if u, err := url.Parse(s); err == nil && u.Host != "" {
 		host, path = u.Hostname(), u.Path
-	} else if before, after, ok := strings.Cut(s, ":"); ok && !strings.Contains(before, "/") && !strings.HasPrefix(after, "//") {
-		// scp-like: [user@]host:path
-		if _, h, ok := strings.Cut(before, "@"); ok {
-			before = h
+		if strings.Contains(host, ":") {
+			host = "[" + host + "]"
 		}
-		host, path = before, after
+	} else {
+		host, path = scpLike(s)
 	}
 	if host == "" {
 		return s
 	}
-	path = strings.Trim(path, "/")
-	path = strings.TrimSuffix(path, ".git")
-	return strings.ToLower(host + "/" + path)
+	path = strings.Trim(strings.ToLower(path), "/")
+	path = strings.TrimRight(strings.TrimSuffix(path, ".git"), "/")
+	return strings.ToLower(host) + "/" + path
+}
+
+// scpLike splits [user@]host:path; "" when s has another form. A single letter
+// is a drive, not a host.
+func scpLike(s string) (host, path string) {
+	if user, rest, ok := strings.Cut(s, "@"); ok && !strings.ContainsAny(user, "/:[") {
+		s = rest
+	}
+	end := strings.Index(s, ":")
+	if strings.HasPrefix(s, "[") {
+		end = strings.Index(s, "]:") + 1
+	}
+	if end < 2 || strings.Contains(s[:end], "/") || strings.HasPrefix(s[end+1:], "//") {
+		return "", ""
+	}
+	return s[:end], s[end+1:]
 }
