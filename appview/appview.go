@@ -35,10 +35,11 @@ const (
 	DefaultIdleWithin   = 24 * time.Hour
 )
 
-// Config is what an Appview is made of. Index, Directory and Service are required.
+// Config is what an Appview is made of. Index, Directory, Arrivals and Service are required.
 type Config struct {
 	Index     *index.Index
 	Directory Directory
+	Arrivals  Arrivals
 	Service   Service
 
 	// PublicCollections are what whoever is no member may know of in visibility
@@ -49,6 +50,8 @@ type Config struct {
 	// counts as active, and as idle; the defaults above when zero.
 	ActiveWithin time.Duration
 	IdleWithin   time.Duration
+	// MaxWait bounds how long a query waits for what its minRev asks for; 5 s when zero.
+	MaxWait time.Duration
 	// Now is the clock of everything that depends on time; time.Now when nil.
 	Now func() time.Time
 }
@@ -65,9 +68,11 @@ type Service struct {
 type Appview struct {
 	index     *index.Index
 	directory Directory
+	arrivals  Arrivals
 	service   Service
 	published []syntax.NSID // never nil, which would be all
 	states    thresholds
+	maxWait   time.Duration
 	now       func() time.Time
 	methods   []syntax.NSID // registered, for describeService; written by Register only
 	counts    statusCache
@@ -75,8 +80,8 @@ type Appview struct {
 
 // New checks the configuration and makes an Appview. It starts nothing.
 func New(c Config) (*Appview, error) {
-	if c.Index == nil || c.Directory == nil {
-		return nil, errors.New("new appview: want Index and Directory")
+	if c.Index == nil || c.Directory == nil || c.Arrivals == nil {
+		return nil, errors.New("new appview: want Index, Directory and Arrivals")
 	}
 	if _, err := syntax.ParseDID(string(c.Service.DID)); err != nil {
 		return nil, fmt.Errorf("new appview: service did: %w", err)
@@ -93,15 +98,20 @@ func New(c Config) (*Appview, error) {
 	if c.ActiveWithin < time.Second || c.IdleWithin <= c.ActiveWithin {
 		return nil, fmt.Errorf("new appview: active within %s, idle within %s: want a second or more, and idle longer than active", c.ActiveWithin, c.IdleWithin)
 	}
+	if c.MaxWait == 0 {
+		c.MaxWait = defaultWait
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	return &Appview{
 		index:     c.Index,
 		directory: c.Directory,
+		arrivals:  c.Arrivals,
 		service:   c.Service,
 		published: append([]syntax.NSID{}, c.PublicCollections...),
 		states:    thresholds{active: c.ActiveWithin, idle: c.IdleWithin},
+		maxWait:   c.MaxWait,
 		now:       c.Now,
 	}, nil
 }
@@ -113,19 +123,19 @@ func (a *Appview) Register(s *xrpc.Server) error {
 	s.Translate(translate)
 	return errors.Join(
 		register(a, s, "describeService", xrpc.Open, a.describeService),
-		register(a, s, "getObservation", xrpc.Published, a.getObservation),
-		register(a, s, "getObservationHistory", xrpc.Published, a.getObservationHistory),
-		register(a, s, "listObservations", xrpc.Published, a.listObservations),
-		register(a, s, "getSession", xrpc.Published, a.getSession),
-		register(a, s, "listSessions", xrpc.Published, a.listSessions),
-		register(a, s, "getClass", xrpc.Published, a.getClass),
-		register(a, s, "listClasses", xrpc.Published, a.listClasses),
-		register(a, s, "getConversation", xrpc.Published, a.getConversation),
-		register(a, s, "listConversations", xrpc.Published, a.listConversations),
-		register(a, s, "listFindings", xrpc.Published, a.listFindings),
-		register(a, s, "getRecord", xrpc.Published, a.getRecord),
-		register(a, s, "getAgent", xrpc.Published, a.getAgent),
-		register(a, s, "listAgents", xrpc.Published, a.listAgents),
+		view(a, s, "getObservation", xrpc.Published, a.getObservation),
+		view(a, s, "getObservationHistory", xrpc.Published, a.getObservationHistory),
+		view(a, s, "listObservations", xrpc.Published, a.listObservations),
+		view(a, s, "getSession", xrpc.Published, a.getSession),
+		view(a, s, "listSessions", xrpc.Published, a.listSessions),
+		view(a, s, "getClass", xrpc.Published, a.getClass),
+		view(a, s, "listClasses", xrpc.Published, a.listClasses),
+		view(a, s, "getConversation", xrpc.Published, a.getConversation),
+		view(a, s, "listConversations", xrpc.Published, a.listConversations),
+		view(a, s, "listFindings", xrpc.Published, a.listFindings),
+		view(a, s, "getRecord", xrpc.Published, a.getRecord),
+		view(a, s, "getAgent", xrpc.Published, a.getAgent),
+		view(a, s, "listAgents", xrpc.Published, a.listAgents),
 		register(a, s, "getIndexStatus", xrpc.Read, a.getIndexStatus),
 		a.registerQuarantine(s),
 		a.registerTrust(s),
@@ -142,6 +152,25 @@ func (a *Appview) registerCitations(s *xrpc.Server) error {
 }
 
 const namespace = "garden.herbarium."
+
+// view registers a query that shows records, which may be asked to wait for a write.
+func view[P interface{ wanted() []revision }, O any, F interface {
+	*O
+	setStale(bool)
+}](a *Appview, s *xrpc.Server, name string, access xrpc.Access, h func(context.Context, xrpc.Viewer, P) (*O, error)) error {
+	return register(a, s, name, access, func(ctx context.Context, v xrpc.Viewer, p P) (*O, error) {
+		stale, err := a.await(ctx, v, p.wanted())
+		if err != nil {
+			return nil, err
+		}
+		out, err := h(ctx, v, p)
+		if err != nil {
+			return nil, err
+		}
+		F(out).setStale(stale)
+		return out, nil
+	})
+}
 
 func register[P, O any](a *Appview, s *xrpc.Server, name string, access xrpc.Access, h func(context.Context, xrpc.Viewer, P) (*O, error)) error {
 	nsid := syntax.NSID(namespace + name)

@@ -18,7 +18,7 @@ import (
 func TestNewChecksItsConfig(t *testing.T) {
 	t.Parallel()
 	good := appview.Config{
-		Index: &index.Index{}, Directory: hosts{},
+		Index: &index.Index{}, Directory: hosts{}, Arrivals: arrivals{},
 		Service: appview.Service{DID: "did:web:host.test", PublicURL: "https://host.test"},
 	}
 	_, err := appview.New(good)
@@ -26,6 +26,7 @@ func TestNewChecksItsConfig(t *testing.T) {
 	for name, spoil := range map[string]func(*appview.Config){
 		"no index":               func(c *appview.Config) { c.Index = nil },
 		"no directory":           func(c *appview.Config) { c.Directory = nil },
+		"no arrivals":            func(c *appview.Config) { c.Arrivals = nil },
 		"no service did":         func(c *appview.Config) { c.Service.DID = "" },
 		"relative public url":    func(c *appview.Config) { c.Service.PublicURL = "host.test" },
 		"idle before active":     func(c *appview.Config) { c.ActiveWithin, c.IdleWithin = time.Hour, time.Minute },

@@ -15,10 +15,12 @@ import (
 const maxUsage = 20
 
 type getAgentParams struct {
+	atLeast
 	Actor syntax.AtIdentifier `param:"actor"`
 }
 
 type getAgentOutput struct {
+	freshness
 	Agent agentView `json:"agent"`
 }
 

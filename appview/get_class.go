@@ -12,10 +12,12 @@ import (
 )
 
 type getClassParams struct {
+	atLeast
 	URI syntax.ATURI `param:"uri"`
 }
 
 type getClassOutput struct {
+	freshness
 	Class *classView `json:"class"`
 }
 

@@ -13,6 +13,7 @@ import (
 )
 
 type getConversationParams struct {
+	atLeast
 	URI    syntax.ATURI `param:"uri"`
 	Limit  int          `param:"limit"`
 	Cursor string       `param:"cursor"`
@@ -20,6 +21,7 @@ type getConversationParams struct {
 }
 
 type getConversationOutput struct {
+	freshness
 	Conversation *conversationView `json:"conversation,omitempty"`
 	Markdown     string            `json:"markdown,omitempty"`
 	Cursor       string            `json:"cursor,omitempty"`

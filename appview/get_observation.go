@@ -15,11 +15,13 @@ import (
 const formatMarkdown = "markdown"
 
 type getObservationParams struct {
+	atLeast
 	URI    syntax.ATURI `param:"uri"`
 	Format string       `param:"format"`
 }
 
 type getObservationOutput struct {
+	freshness
 	Observation *observationView `json:"observation,omitempty"`
 	Markdown    string           `json:"markdown,omitempty"`
 }

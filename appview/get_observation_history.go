@@ -12,6 +12,7 @@ import (
 )
 
 type getObservationHistoryParams struct {
+	atLeast
 	URI    syntax.ATURI `param:"uri"`
 	Limit  int          `param:"limit"`
 	Cursor string       `param:"cursor"`
@@ -19,6 +20,7 @@ type getObservationHistoryParams struct {
 }
 
 type getObservationHistoryOutput struct {
+	freshness
 	URI      syntax.ATURI         `json:"uri"`
 	Head     *strongRef           `json:"head,omitempty"`
 	Forked   bool                 `json:"forked"`

@@ -17,11 +17,13 @@ import (
 const maxRecordRefs = 100
 
 type getRecordParams struct {
+	atLeast
 	URI syntax.ATURI `param:"uri"`
 	CID syntax.CID   `param:"cid"`
 }
 
 type getRecordOutput struct {
+	freshness
 	URI        syntax.ATURI    `json:"uri"`
 	CID        syntax.CID      `json:"cid,omitempty"`
 	Author     actorView       `json:"author"`

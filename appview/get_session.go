@@ -12,11 +12,13 @@ import (
 )
 
 type getSessionParams struct {
+	atLeast
 	URI    syntax.ATURI `param:"uri"`
 	Format string       `param:"format"`
 }
 
 type getSessionOutput struct {
+	freshness
 	Session  *sessionView `json:"session,omitempty"`
 	Markdown string       `json:"markdown,omitempty"`
 }

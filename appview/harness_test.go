@@ -52,7 +52,7 @@ func newSite(t testing.TB, db *migrations.DB, published ...syntax.NSID) *site {
 	})
 	require.NoError(t, err)
 	views, err := appview.New(appview.Config{
-		Index: s.index, Directory: hosts{s.team, s.down}, Now: s.clock, PublicCollections: published,
+		Index: s.index, Directory: hosts{s.team, s.down}, Arrivals: arrivals{s.index}, MaxWait: 2 * time.Second, Now: s.clock, PublicCollections: published,
 		Service: appview.Service{DID: "did:web:host.test", Version: "test", Visibility: xrpc.Team, PublicURL: "https://host.test"},
 	})
 	require.NoError(t, err)
@@ -97,6 +97,23 @@ func (d takedowns) TakenDown(_ context.Context, blobs []appview.BlobID) (map[app
 		}
 	}
 	return down, nil
+}
+
+// arrivals asks the index until it has what is waited for.
+type arrivals struct{ *index.Index }
+
+func (a arrivals) WaitFor(ctx context.Context, did syntax.DID, rev syntax.TID) error {
+	for ticker := time.NewTicker(time.Millisecond); ; {
+		repos, err := a.Repos(ctx, []syntax.DID{did})
+		if err != nil || repos[did].Rev >= rev {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
 }
 
 // object is a JSON object of an answer.

@@ -10,12 +10,14 @@ import (
 )
 
 type listAgentsParams struct {
+	atLeast
 	State  index.SyncState `param:"state"`
 	Limit  int             `param:"limit"`
 	Cursor string          `param:"cursor"`
 }
 
 type listAgentsOutput struct {
+	freshness
 	Cursor string      `json:"cursor,omitempty"`
 	Agents []agentView `json:"agents"`
 }

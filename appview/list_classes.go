@@ -10,6 +10,7 @@ import (
 )
 
 type listClassesParams struct {
+	atLeast
 	Author syntax.AtIdentifier `param:"author"`
 	Name   string              `param:"name"`
 	Limit  int                 `param:"limit"`
@@ -17,6 +18,7 @@ type listClassesParams struct {
 }
 
 type listClassesOutput struct {
+	freshness
 	Cursor  string      `json:"cursor,omitempty"`
 	Classes []classItem `json:"classes"`
 }

@@ -10,6 +10,7 @@ import (
 )
 
 type listConversationsParams struct {
+	atLeast
 	Author       syntax.AtIdentifier `param:"author"`
 	IncludeEmpty bool                `param:"includeEmpty"`
 	Since        syntax.Datetime     `param:"since"`
@@ -19,6 +20,7 @@ type listConversationsParams struct {
 }
 
 type listConversationsOutput struct {
+	freshness
 	Cursor        string             `json:"cursor,omitempty"`
 	Conversations []conversationItem `json:"conversations"`
 }

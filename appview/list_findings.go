@@ -11,6 +11,7 @@ import (
 )
 
 type listFindingsParams struct {
+	atLeast
 	Author     syntax.AtIdentifier `param:"author"`
 	Collection syntax.NSID         `param:"collection"`
 	Code       string              `param:"code"`
@@ -22,6 +23,7 @@ type listFindingsParams struct {
 }
 
 type listFindingsOutput struct {
+	freshness
 	Cursor   string        `json:"cursor,omitempty"`
 	Findings []findingView `json:"findings"`
 }

@@ -10,6 +10,7 @@ import (
 )
 
 type listObservationsParams struct {
+	atLeast
 	Author      syntax.AtIdentifier `param:"author"`
 	SourceKind  string              `param:"sourceKind"`
 	SourceValue string              `param:"sourceValue"`
@@ -25,6 +26,7 @@ type listObservationsParams struct {
 }
 
 type listObservationsOutput struct {
+	freshness
 	Cursor       string            `json:"cursor,omitempty"`
 	Observations []observationItem `json:"observations"`
 }

@@ -10,6 +10,7 @@ import (
 )
 
 type listSessionsParams struct {
+	atLeast
 	Author  syntax.AtIdentifier `param:"author"`
 	Machine string              `param:"machine"`
 	Harness string              `param:"harness"`
@@ -25,6 +26,7 @@ type listSessionsParams struct {
 }
 
 type listSessionsOutput struct {
+	freshness
 	Cursor   string        `json:"cursor,omitempty"`
 	Sessions []sessionItem `json:"sessions"`
 }

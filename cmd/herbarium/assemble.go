@@ -264,7 +264,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	}
 	s.host, s.index, s.content = repoHost, idx, host
 	views, err := appview.New(appview.Config{
-		Index: idx, Directory: host, PublicCollections: cfg.PublicCollections, ActiveWithin: cfg.SessionActive, IdleWithin: cfg.SessionIdle,
+		Index: idx, Directory: host, Arrivals: s.consumer, PublicCollections: cfg.PublicCollections, ActiveWithin: cfg.SessionActive, IdleWithin: cfg.SessionIdle,
 		Service: appview.Service{DID: cfg.ServiceDID, Version: buildVersion(), Visibility: visibility, PublicURL: cfg.PublicURL.String()},
 	})
 	if err != nil {
