@@ -80,10 +80,10 @@ bench: ## creates per second at repo sizes 100, 1,000, 10,000 and 50,000; bytes 
 	go test -run "^$$" -bench "^BenchmarkBlobs" -benchtime 3x -timeout 30m ./blobstore
 
 bench-blobs: ## fsck and collection over 100,000 blobs, and small uploads (takes minutes)
-	HERBARIUM_TEST_BLOB_JOBS=1 go test -run '^TestBlobJobsAtScale$$' -count 1 -timeout 60m -v ./pds | grep -v level=
+	go test -tags scale -run '^TestBlobJobsAtScale$$' -count 1 -timeout 60m -v ./pds | grep -v level=
 
 blob-faults: ## write docs/blob-faults.md anew: what each fault of the bucket comes to (make test compares it)
-	go test -run '^TestBlobFaults$$' -count 1 -v -update ./pds | grep -v level=
+	go test -run '^TestBlobFaults$$' -count 1 -v ./pds -update | grep -v level=
 
 clean: ## remove what was built (never data)
 	rm -rf bin

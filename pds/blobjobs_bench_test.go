@@ -1,3 +1,5 @@
+//go:build scale
+
 package pds_test
 
 import (
@@ -23,9 +25,6 @@ import (
 // TestBlobJobsAtScale is a measurement (make bench-blobs) of the jobs over 100,000
 // objects of 1 KiB on SQLite and a directory, and of uploads of as much by 8 clients.
 func TestBlobJobsAtScale(t *testing.T) {
-	if os.Getenv("HERBARIUM_TEST_BLOB_JOBS") == "" {
-		t.Skip("a measurement: make bench-blobs")
-	}
 	const objects = 100_000
 	root := t.TempDir()
 	bucket, err := blobstore.OpenDir(root)

@@ -103,6 +103,28 @@ func TestTheQuarantineIsEmptied(t *testing.T) {
 	})
 }
 
+// Nothing damaged gets into the trash, from which an upload that comes in the
+// midst of the move would have its right bytes replaced.
+func TestACollectionTakesDamageToTheQuarantine(t *testing.T) {
+	now := newClock()
+	eachVault(t, setting{clock: now}, func(t *testing.T, v *vault) {
+		a := v.agent(t, "scout")
+		damaged := v.specimen(t, a, "damaged", "what was seen")
+		v.specimen(t, a, "right", "what else was seen")
+		v.flip(t, damaged.name)
+		v.delete(t, a, note, "damaged").ok(t)
+		v.delete(t, a, note, "right").ok(t)
+		now.advance(pds.DefaultBlobGrace + time.Minute)
+		collected, err := v.pds.CollectBlobs(t.Context(), false)
+		require.NoError(t, err)
+		require.Equal(t, [2]int64{1, 1}, [2]int64{collected.Trashed.Count, collected.Damaged.Count})
+		v.file(t, "quarantine", damaged.name)
+		a.access = "Bearer " + v.procedure(t, "", "com.atproto.server.createSession", object{"identifier": a.handle, "password": a.password}).ok(t).str("accessJwt")
+		v.upload(t, a, damaged.content, "application/x-own").ok(t)
+		require.Empty(t, v.check(t, pds.BlobCheck{Sample: 1}))
+	})
+}
+
 // A mover that died while it took a damaged object away keeps nobody from
 // uploading it for ever.
 func TestADeadIsolationIsTakenOver(t *testing.T) {

@@ -26,7 +26,7 @@ const moverDead = time.Hour
 // several processes at once.
 func (p *PDS) CollectBlobs(ctx context.Context, dryRun bool) (repostore.Collected, error) {
 	now := p.now()
-	did, err := p.repos.Collect(ctx, bin{p.blobs}, repostore.Collection{
+	did, err := p.repos.Collect(ctx, bin{ward{p.blobs}}, repostore.Collection{
 		Abandoned: now.Add(-p.cfg.BlobGrace),
 		Trashed:   now.Add(-p.cfg.BlobTrash),
 		Stalled:   now.Add(-moverDead),
@@ -34,17 +34,26 @@ func (p *PDS) CollectBlobs(ctx context.Context, dryRun bool) (repostore.Collecte
 	})
 	if did != (repostore.Collected{}) && !dryRun {
 		p.log.InfoContext(ctx, "collected blobs", "expired", did.Expired.Count, "trashed", did.Trashed.Count, "trashed_bytes", did.Trashed.Bytes,
-			"emptied", did.Emptied.Count, "emptied_bytes", did.Emptied.Bytes, "cleared", did.Cleared.Count, "revived", did.Revived)
+			"emptied", did.Emptied.Count, "emptied_bytes", did.Emptied.Bytes, "damaged", did.Damaged.Count, "cleared", did.Cleared.Count, "revived", did.Revived)
 	}
 	return did, err
 }
 
 // bin moves the bytes for a collection. That they are where they were to go
 // already, or nowhere, is no error: a step may be made twice.
-type bin struct{ blobs *blobstore.Store }
+type bin struct{ ward }
 
+// Trash reads before it moves: what lies in the trash is right, so whatever
+// comes in between, right bytes are never deleted for damaged ones.
 func (b bin) Trash(ctx context.Context, c cid.Cid) error {
-	return unlessGone(b.blobs.Trash(ctx, c))
+	err := b.blobs.Verify(ctx, c)
+	if errors.Is(err, blobstore.ErrCorrupt) {
+		return repostore.ErrObjectDamaged
+	}
+	if err == nil {
+		err = b.blobs.Trash(ctx, c)
+	}
+	return unlessGone(err)
 }
 
 func (b bin) Restore(ctx context.Context, c cid.Cid) error {

@@ -52,7 +52,8 @@ func blobGCCommand() *cli.Command {
 				what string
 				repostore.Tally
 			}{
-				{"taken from accounts", did.Expired}, {"moved to the trash", did.Trashed}, {"deleted from the trash", did.Emptied}, {"deleted from quarantine", did.Cleared},
+				{"taken from accounts", did.Expired}, {"moved to the trash", did.Trashed}, {"moved to quarantine", did.Damaged},
+				{"deleted from the trash", did.Emptied}, {"deleted from quarantine", did.Cleared},
 			} {
 				if _, err := fmt.Fprintf(out, "  %-24s %8d blobs %14d bytes\n", line.what, line.Count, line.Bytes); err != nil {
 					return err

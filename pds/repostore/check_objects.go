@@ -262,6 +262,11 @@ func (s *Store) Isolate(ctx context.Context, ward Ward, c cid.Cid) (bool, error)
 	if err != nil || !marked {
 		return false, err
 	}
+	return s.isolate(ctx, ward, c)
+}
+
+// isolate moves an object that is marked, if it is damaged.
+func (s *Store) isolate(ctx context.Context, ward Ward, c cid.Cid) (bool, error) {
 	damaged, err := ward.Damaged(ctx, c)
 	if err != nil || !damaged {
 		_, back := s.turn(ctx, c, objectQuarantining, objectLive, "")

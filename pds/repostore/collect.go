@@ -3,6 +3,7 @@ package repostore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,15 +16,20 @@ import (
 // Bytes moves the bytes of objects: the blob store. Each may be called again
 // after it was cut off in the middle, and with nothing left to do.
 type Bytes interface {
-	// Trash copies the bytes from where readers look to the trash and, if there
-	// were any, deletes them there: what an upload has put there since is then
-	// in the trash at least.
+	Ward
+	// Trash reads the bytes where readers look, copies them to the trash and, if
+	// there were any, deletes them there: what an upload has put there since is
+	// then in the trash at least. Damaged bytes would not be that: they stay, and
+	// it answers ErrObjectDamaged.
 	Trash(ctx context.Context, c cid.Cid) error
 	// Restore puts them back, if they are in the trash and not where readers look.
 	Restore(ctx context.Context, c cid.Cid) error
 	// Empty deletes what is in the trash of it, and in the quarantine.
 	Empty(ctx context.Context, c cid.Cid) error
 }
+
+// ErrObjectDamaged says that stored bytes are not what their CID says.
+var ErrObjectDamaged = errors.New("repostore: the stored bytes are damaged")
 
 // Collection says what to collect. All times are moments in the past.
 type Collection struct {
@@ -46,6 +52,7 @@ type Collected struct {
 	Expired Tally // taken from accounts, for no record refers to them
 	Trashed Tally // objects that no account has, moved to the trash
 	Emptied Tally // deleted from the trash
+	Damaged Tally // found damaged on the way to the trash, and moved to the quarantine instead
 	Cleared Tally // damaged objects that no account has, deleted from the quarantine
 	Revived int64 // objects that an upload claimed while they were being moved, put back
 }
@@ -190,17 +197,21 @@ func (s *Store) walkObjects(ctx context.Context, state, column string, before ti
 // trash moves what no account has, and ends what a dead mover began.
 func (s *Store) trash(ctx context.Context, bytes Bytes, c Collection, did *Collected) error {
 	move := func(o object) error {
-		if !c.DryRun {
-			moved, err := s.moveToTrash(ctx, bytes, o.cid)
-			if err != nil {
-				return err
-			}
-			if !moved {
-				did.Revived++
-				return nil
-			}
+		if c.DryRun {
+			did.Trashed.add(o.size)
+			return nil
 		}
-		did.Trashed.add(o.size)
+		moved, err := s.moveToTrash(ctx, bytes, o.cid)
+		switch {
+		case errors.Is(err, ErrObjectDamaged):
+			did.Damaged.add(o.size)
+		case err != nil:
+			return err
+		case moved:
+			did.Trashed.add(o.size)
+		default:
+			did.Revived++
+		}
 		return nil
 	}
 	if err := s.walkObjects(ctx, objectTrashing, "changed_at", c.Stalled, move); err != nil {
@@ -222,9 +233,20 @@ func (s *Store) trash(ctx context.Context, bytes Bytes, c Collection, did *Colle
 }
 
 // moveToTrash moves the bytes of an object that is marked; false says that an
-// upload has claimed it meanwhile and has its bytes back.
+// upload has claimed it meanwhile and has its bytes back. ErrObjectDamaged: they
+// are in the quarantine, for which nobody can claim them under way.
 func (s *Store) moveToTrash(ctx context.Context, bytes Bytes, c cid.Cid) (bool, error) {
-	if err := bytes.Trash(ctx, c); err != nil {
+	if err := bytes.Trash(ctx, c); errors.Is(err, ErrObjectDamaged) {
+		marked, turning := s.turn(ctx, c, objectTrashing, objectQuarantining, "")
+		if turning != nil || !marked { // whoever claimed it brings the right bytes
+			return false, turning
+		}
+		isolated, isolating := s.isolate(ctx, bytes, c)
+		if isolating != nil || !isolated {
+			return false, isolating
+		}
+		return false, err
+	} else if err != nil {
 		return false, fmt.Errorf("move object %s to the trash: %w", c, err)
 	}
 	confirmed, err := s.turn(ctx, c, objectTrashing, objectTrashed, "")

@@ -130,7 +130,7 @@ func (w *blobWorld) do(step string) {
 	case "rot":
 		b := w.aSpecimen()
 		w.bin.mu.Lock()
-		if w.live[b.CID] == right {
+		if w.live[b.CID] == right && b.CID != w.read { // but not between the reading and the copying
 			w.live[b.CID], w.rotten[b.CID] = damaged, true
 		}
 		w.bin.mu.Unlock()

@@ -39,6 +39,7 @@ const (
 type bin struct {
 	mu                sync.Mutex
 	live, trash, ward map[cid.Cid]content
+	read              cid.Cid      // found right and being moved
 	meanwhile         func() error // may write to the store, or kill the mover
 }
 
@@ -73,7 +74,21 @@ func (b *bin) move(c cid.Cid, from, to map[cid.Cid]content) error {
 	})
 }
 
-func (b *bin) Trash(_ context.Context, c cid.Cid) error { return b.move(c, b.live, b.trash) }
+func (b *bin) Trash(_ context.Context, c cid.Cid) error {
+	var found content
+	if err := b.steps(func() {
+		if found = b.live[c]; found == right {
+			b.read = c
+		}
+	}); err != nil {
+		return err
+	}
+	defer func() { b.read = cid.Undef }()
+	if found == damaged {
+		return repostore.ErrObjectDamaged
+	}
+	return b.move(c, b.live, b.trash)
+}
 
 func (b *bin) Restore(_ context.Context, c cid.Cid) error {
 	if b.in(b.live, c) == nothing {
