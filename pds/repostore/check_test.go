@@ -82,7 +82,6 @@ func (h *herb) scan(into any, query string, args ...any) {
 }
 
 func (h *herb) path(n int) string { return string(noteNSID) + "/" + tid(n) }
-func (h *herb) uri(n int) string  { return "at://" + string(h.did) + "/" + h.path(n) }
 
 // Each thing that may be wrong, made wrong in the database: the check finds
 // that, and nothing else.
