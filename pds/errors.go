@@ -90,7 +90,10 @@ func translate(err error) *xrpc.Error {
 			continue
 		}
 		message := a.message
-		if message == "" {
+		var purged *repostore.PurgedError
+		if errors.As(err, &purged) {
+			message = purged.Error() // without the steps that led to it
+		} else if message == "" {
 			message = err.Error()
 		}
 		out := xrpc.Errorf(a.status, a.name, "%s", message)

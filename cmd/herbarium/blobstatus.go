@@ -85,7 +85,7 @@ func writeStorage(c *cli.Command, raw json.RawMessage) error {
 		oldest = "never"
 	}
 	_, err := fmt.Fprintf(out, "%-12s %8d blobs %14d bytes in the last %s, %s; the oldest check: %s\n\n",
-		"checked", scrub.Checked.Blobs, scrub.Checked.Bytes, time.Duration(scrub.EverySeconds)*time.Second, state, oldest)
+		"checked", scrub.Checked.Blobs, scrub.Checked.Bytes, inDays(time.Duration(scrub.EverySeconds)*time.Second), state, oldest)
 	return err
 }
 
@@ -143,4 +143,12 @@ func (s *service) watchStorage(ctx context.Context) {
 	} {
 		s.metrics.gauge(gauge.name, gauge.help, g.value(gauge.of))
 	}
+}
+
+// inDays prints whole days as such.
+func inDays(d time.Duration) string {
+	if days := d / (24 * time.Hour); days > 1 && d%(24*time.Hour) == 0 {
+		return fmt.Sprintf("%d days", days)
+	}
+	return d.String()
 }

@@ -83,9 +83,9 @@ func (d *doctor) say(check, verdict, repair, format string, args ...any) {
 		d.err = json.NewEncoder(d.out).Encode(f)
 		return
 	}
-	_, d.err = fmt.Fprintf(d.out, "%-5s %-14s %s\n", f.Verdict, f.Check, printable(f.Detail))
+	_, d.err = fmt.Fprintf(d.out, "%-5s %-17s %s\n", f.Verdict, f.Check, printable(f.Detail))
 	if f.Repair != "" && d.err == nil {
-		_, d.err = fmt.Fprintf(d.out, "%20s %s\n", "", f.Repair)
+		_, d.err = fmt.Fprintf(d.out, "%23s %s\n", "", f.Repair)
 	}
 }
 

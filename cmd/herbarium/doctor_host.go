@@ -248,13 +248,18 @@ func (d *doctor) bucket(ctx context.Context) {
 		d.fail("bucket", "look at BLOBS, and at the credentials of the AWS chain", "%v", err)
 		return
 	}
+	took := found.Took.Round(time.Millisecond)
+	if found.Kind != "s3" { // a file system has none of the features that are asked of a server
+		d.ok("bucket", "%s takes, gives and deletes objects in %s", found.Where, took)
+		return
+	}
 	can := func(is bool, what string) string {
 		if is {
 			return what
 		}
 		return "no " + what
 	}
-	d.ok("bucket", "%s takes, gives and deletes objects in %s; %s, %s, %s, %s", found.Where, found.Took.Round(time.Millisecond),
+	d.ok("bucket", "%s takes, gives and deletes objects in %s; %s, %s, %s, %s", found.Where, took,
 		can(found.PathStyle, "path style"), can(found.Ranges, "ranges"), can(found.Checksums, "checksums"), can(found.ConditionalWrites, "conditional writes"))
 	if !found.Ranges {
 		d.warn("bucket", "another store, or BLOB_REDIRECT=0", "it ignores ranges: a part of a blob costs the whole")

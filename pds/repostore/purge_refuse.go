@@ -40,10 +40,17 @@ func (r reader) checkPurged(ctx context.Context, cids []cid.Cid) error {
 	if err != nil {
 		return err
 	}
-	return purgedError(c)
+	return &PurgedError{c}
 }
 
-func purgedError(c cid.Cid) error { return fmt.Errorf("%w; leave out %s", ErrPurged, c) }
+// PurgedError is an ErrPurged that names what was purged.
+type PurgedError struct{ CID cid.Cid }
+
+// Error is for whoever sent it.
+func (e *PurgedError) Error() string { return fmt.Sprintf("%s; leave out %s", ErrPurged, e.CID) }
+
+// Unwrap implements errors.Is for ErrPurged.
+func (e *PurgedError) Unwrap() error { return ErrPurged }
 
 // checkWrites refuses records that were purged, or that refer to a blob that was.
 func (r reader) checkWrites(ctx context.Context, writes []Write) error {
@@ -92,7 +99,7 @@ func (r reader) purgedCIDs(ctx context.Context) (map[cid.Cid]bool, error) {
 func refusePurged(record *lexicons.Record, purged map[cid.Cid]bool) error {
 	for _, c := range cidsOf(record) {
 		if purged[c] {
-			return purgedError(c)
+			return &PurgedError{c}
 		}
 	}
 	return nil
