@@ -47,6 +47,13 @@ func (w *world) bury(uri syntax.ATURI) {
 	w.tombs[uri] = &lexicons.Tombstone{URI: uri}
 }
 
+// stateCase is a record, laid over a sample, and what the rules say of it in its world.
+type stateCase struct {
+	name   string
+	change map[string]any
+	want   []string
+}
+
 func TestObservationIsImmutable(t *testing.T) {
 	w := newWorld()
 	first := w.put(t, lexicons.ObservationNSID, tid1, observation)
@@ -188,7 +195,7 @@ func TestUploadedBlobs(t *testing.T) {
 func TestSessionRewrites(t *testing.T) {
 	w := newWorld()
 	w.put(t, lexicons.SessionNSID, "work", edit(session, map[string]any{"status": "ended"}))
-	for _, c := range []ruleCase{
+	for _, c := range []stateCase{
 		{"ended, later", map[string]any{"updatedAt": "2026-02-24T00:00:01Z", "status": "ended"}, []string{}},
 		{"earlier", map[string]any{"updatedAt": "2026-02-23T00:00:00Z", "status": "ended"}, []string{"stale-write /updatedAt"}},
 		{"start moved", map[string]any{"startedAt": "2026-02-22T00:00:00Z", "status": "ended"}, []string{"started-changed /startedAt"}},
@@ -279,7 +286,7 @@ func TestClassTools(t *testing.T) {
 	rival := w.put(t, lexicons.SkillNSID, tid2, edit(skill, map[string]any{"name": "rival"}))
 	mute := w.put(t, lexicons.SkillNSID, tid3, edit(skill, map[string]any{"tools": nil}))
 	root := w.put(t, lexicons.ClassNSID, tid1, edit(class, map[string]any{"skills": []any{sorting}}))
-	for _, c := range []ruleCase{
+	for _, c := range []stateCase{
 		{"offered", map[string]any{"skills": []any{sorting}, "entryTool": "sort-seeds"}, []string{}},
 		{"offered by an ancestor", map[string]any{"skills": []any{}, "parent": root, "entryTool": "sort-seeds"}, []string{}},
 		{"not offered", map[string]any{"skills": []any{sorting}, "entryTool": "water"}, []string{"entry-tool-unresolved /entryTool"}},

@@ -86,21 +86,19 @@ func (p *PDS) dryWrite(in validateRecordInput) (repostore.Write, error) {
 }
 
 // dryParse runs what needs no state. A record that does not parse has no CID
-// and leaves w.Record nil.
+// and leaves w.Record nil, and so does one that its lexicon refuses: the rules
+// read what that has let through, here as in the write and in the index.
 func (p *PDS) dryParse(ctx context.Context, did syntax.DID, in validateRecordInput, w *repostore.Write, out *validateRecordOutput) ([]lexicons.Finding, error) {
 	record, err := lexicons.ParseJSON(in.Collection, in.Record)
 	if err != nil {
 		return findingsOf(err)
 	}
-	w.Record, out.CID = record, record.CID.String()
-	var findings []lexicons.Finding
+	out.CID = record.CID.String()
 	if out.ValidationStatus, err = p.library.Current().Catalog.Validate(record, w.RecordKey, lexicons.ValidateKnown); err != nil {
-		if findings, err = findingsOf(err); err != nil {
-			return nil, err
-		}
+		return findingsOf(err)
 	}
-	remarks, err := p.remarks(ctx, did, *w)
-	return append(findings, remarks...), err
+	w.Record = record
+	return p.remarks(ctx, did, *w)
 }
 
 // dryApply asks the repo. A refusal by its rules is among the findings; any
