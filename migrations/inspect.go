@@ -33,8 +33,9 @@ func (i Inspection) Missing() (n int) {
 	return n
 }
 
-// Inspect looks at the database at dsn and changes nothing, as Status; what it
-// says beside ErrNoDatabase is what there would be to apply.
+// Inspect looks at the database at dsn and changes nothing: it makes neither
+// file nor folder nor table. When SQLite's file is not there it lists all
+// migrations as missing, beside ErrNoDatabase.
 func Inspect(ctx context.Context, database Database, dsn string) (_ Inspection, err error) {
 	ctx, cancel := context.WithTimeout(ctx, poolTimeout)
 	defer cancel()

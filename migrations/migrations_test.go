@@ -124,7 +124,7 @@ func TestStatusChangesNothing(t *testing.T) {
 				dsn = "sqlite:" + path
 			}
 			for range 2 { // the second would find what the first one made
-				steps, err := migrations.Status(t.Context(), migrations.PDS, dsn)
+				found, err := migrations.Inspect(t.Context(), migrations.PDS, dsn)
 				if dialect == migrations.SQLite {
 					require.ErrorIs(t, err, migrations.ErrNoDatabase)
 					require.NoDirExists(t, filepath.Dir(path))
@@ -132,8 +132,8 @@ func TestStatusChangesNothing(t *testing.T) {
 					require.NoError(t, err)
 					require.Empty(t, tablesOf(t, dsn))
 				}
-				require.NotEmpty(t, steps)
-				for _, step := range steps {
+				require.NotEmpty(t, found.Steps)
+				for _, step := range found.Steps {
 					require.False(t, step.Applied, step.Name)
 				}
 			}
@@ -149,9 +149,9 @@ func TestStatusChangesNothing(t *testing.T) {
 			}
 			applied := func() {
 				before := files()
-				steps, err := migrations.Status(t.Context(), migrations.PDS, dsn)
+				found, err := migrations.Inspect(t.Context(), migrations.PDS, dsn)
 				require.NoError(t, err)
-				for _, step := range steps {
+				for _, step := range found.Steps {
 					require.True(t, step.Applied, step.Name)
 				}
 				require.Equal(t, before, files())

@@ -22,42 +22,6 @@ type Step struct {
 // ErrNoDatabase says that there is no database file at all.
 var ErrNoDatabase = errors.New("there is no database yet")
 
-// Status lists the migrations of the database at dsn in order, and changes
-// nothing: it makes neither file nor folder nor table. When SQLite's file is
-// not there it lists them all as missing, beside ErrNoDatabase.
-func Status(ctx context.Context, database Database, dsn string) ([]Step, error) {
-	ctx, cancel := context.WithTimeout(ctx, poolTimeout)
-	defer cancel()
-	steps, err := status(ctx, database, dsn)
-	if err != nil {
-		return steps, fmt.Errorf("status of %s database: %w", database, err)
-	}
-	return steps, nil
-}
-
-func status(ctx context.Context, database Database, dsn string) (_ []Step, err error) {
-	dialect, path, err := parseDSN(dsn)
-	if err != nil {
-		return nil, err
-	}
-	db := &DB{Dialect: dialect, database: database}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	var conn *sql.DB
-	if dialect == SQLite {
-		conn, err = db.attachUntouched(path)
-	} else {
-		conn, err = db.attachPostgres(ctx, dsn)
-	}
-	if errors.Is(err, ErrNoDatabase) {
-		steps, listed := db.steps(nil)
-		return steps, errors.Join(err, listed)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return db.status(ctx, conn)
-}
-
 // attachUntouched opens a SQLite file so that not even the files beside it are
 // made: those of the write-ahead log are there when a server is running or was
 // killed, and else not needed.

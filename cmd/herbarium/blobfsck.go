@@ -210,15 +210,7 @@ func (b *blobFaults) tell(f pds.BlobFault) error {
 
 // end writes the sums and answers what the check came to.
 func (b *blobFaults) end(report pds.BlobReport) error {
-	var lost, untidy int64
-	for kind, n := range b.open {
-		switch {
-		case kind.Lost():
-			lost += n
-		case kind != pds.BlobUnreadable:
-			untidy += n
-		}
-	}
+	lost, unread, untidy := graver(b.open, pds.BlobUnreadable)
 	var err error
 	if b.json {
 		err = json.NewEncoder(b.out).Encode(blobSumLine{
@@ -228,15 +220,9 @@ func (b *blobFaults) end(report pds.BlobReport) error {
 		_, err = fmt.Fprintf(b.out, "%d blobs on record, %d of them read (%d bytes); %d objects in the bucket; %d lost, %d mended, %d left over\n",
 			report.Blobs, report.Read.Count, report.Read.Bytes, report.Listed, lost, b.ended, untidy)
 	}
-	switch unreadable := b.open[pds.BlobUnreadable]; {
-	case err != nil:
+	if err != nil {
 		return err
-	case lost > 0:
-		return &verdict{exitLost, fmt.Sprintf("%d blobs are corrupt or missing", lost)}
-	case unreadable > 0:
-		return fmt.Errorf("%d blobs could not be read", unreadable)
-	case untidy > 0:
-		return &verdict{exitUntidy, fmt.Sprintf("no blob is lost; %d things are left over", untidy)}
 	}
-	return nil
+	return checked(lost, unread, untidy,
+		"%d blobs are corrupt or missing", "%d blobs could not be read", "no blob is lost; %d things are left over")
 }

@@ -42,11 +42,11 @@ func migrateCommand() *cli.Command {
 						return err
 					}
 				}
-				steps, err := migrations.Status(ctx, name, dsn)
+				found, err := migrations.Inspect(ctx, name, dsn)
 				if err != nil && !errors.Is(err, migrations.ErrNoDatabase) { // which lists them all as missing
 					return err
 				}
-				for _, step := range steps {
+				for _, step := range found.Steps {
 					state := "applied"
 					if !step.Applied {
 						state = "missing"

@@ -139,15 +139,7 @@ func (r *repoFaults) tell(f repostore.RepoFault) error {
 
 // end writes the sums and answers what the check came to.
 func (r *repoFaults) end(report pds.RepoReport) error {
-	var lost, untidy int64
-	for kind, n := range r.open {
-		switch {
-		case kind.Lost():
-			lost += n
-		case kind != repostore.RepoUnreadable:
-			untidy += n
-		}
-	}
+	lost, unread, untidy := graver(r.open, repostore.RepoUnreadable)
 	var err error
 	if r.json {
 		err = json.NewEncoder(r.out).Encode(repoSumLine{
@@ -158,15 +150,9 @@ func (r *repoFaults) end(report pds.RepoReport) error {
 		_, err = fmt.Fprintf(r.out, "%d repos checked: %d nodes, %d records, %d references, %d events; %d faults, %d mended, %d left over\n",
 			report.Repos, report.Nodes, report.Records, report.References, report.Events, lost, r.mended, untidy)
 	}
-	switch unreadable := r.open[repostore.RepoUnreadable]; {
-	case err != nil:
+	if err != nil {
 		return err
-	case lost > 0:
-		return &verdict{exitLost, fmt.Sprintf("%d faults in repos or in the event log", lost)}
-	case unreadable > 0:
-		return fmt.Errorf("%d repos could not be read", unreadable)
-	case untidy > 0:
-		return &verdict{exitUntidy, fmt.Sprintf("no repo is damaged; %d things are to be cleared up", untidy)}
 	}
-	return nil
+	return checked(lost, unread, untidy,
+		"%d faults in repos or in the event log", "%d repos could not be read", "no repo is damaged; %d things are to be cleared up")
 }

@@ -1,5 +1,7 @@
 package main
 
+import "fmt"
+
 // The exit codes of the program. Most commands know the first two. A command that
 // checks something (blob fsck, repo fsck, doctor) tells with the others what it
 // found, so that a job that runs it can tell "broken" from "could not look".
@@ -18,3 +20,39 @@ type verdict struct {
 }
 
 func (v *verdict) Error() string { return v.text }
+
+// fault is a kind of fault that a check counts.
+type fault interface {
+	comparable
+	Lost() bool // as opposed to something to clear up
+}
+
+// graver splits what is still there: what is lost, what could not be read
+// (unreadable, of which nothing is known), and what is to be cleared up.
+func graver[K fault](open map[K]int64, unreadable K) (lost, unread, untidy int64) {
+	for kind, n := range open {
+		switch {
+		case kind.Lost():
+			lost += n
+		case kind == unreadable:
+			unread += n
+		default:
+			untidy += n
+		}
+	}
+	return lost, unread, untidy
+}
+
+// checked is the verdict of a check by the gravest of its faults; each text
+// takes the number of them.
+func checked(lost, unread, untidy int64, lostText, unreadText, untidyText string) error {
+	switch {
+	case lost > 0:
+		return &verdict{exitLost, fmt.Sprintf(lostText, lost)}
+	case unread > 0:
+		return fmt.Errorf(unreadText, unread)
+	case untidy > 0:
+		return &verdict{exitUntidy, fmt.Sprintf(untidyText, untidy)}
+	}
+	return nil
+}
