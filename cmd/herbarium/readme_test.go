@@ -49,3 +49,28 @@ func TestFirstStepsOfTheREADME(t *testing.T) {
 	require.NoError(t, program.Close())
 	require.Contains(t, node(t, program.Name()), `"isHead":true`)
 }
+
+// The list of commands in the README is that of the program.
+func TestREADMEListsTheCommands(t *testing.T) {
+	t.Parallel()
+	help, err := exec.CommandContext(t.Context(), binary, "--help").Output()
+	require.NoError(t, err)
+	_, list, found := strings.Cut(string(help), "COMMANDS:\n")
+	require.True(t, found)
+	list, _, _ = strings.Cut(list, "\n\n")
+	raw, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(raw), "\n## Commands\n")
+	require.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	known := 0
+	for line := range strings.Lines(list) {
+		name := strings.TrimSuffix(strings.Fields(line)[0], ",")
+		if name == "help" {
+			continue
+		}
+		known++
+		require.Regexp(t, "`(herbarium )?"+name+"[ `]", section)
+	}
+	require.Greater(t, known, 15)
+}
