@@ -21,13 +21,13 @@ var proofs = map[string][]string{
 	"random chains, forks and cycles":       {"appview/index TestHeadsAgreeWithAModel", "appview/index TestTrustDoesNotDependOnWhenItIsGiven", "pds/repostore TestChainHeadEndsOnCycles"},
 	"a long chain":                          {"appview/index TestLongChainStaysFlat", "pds/repostore TestLongChain"},
 	"cid mismatch and commit-cid":           {"pds/repostore TestSupersedesChain", "appview TestEveryStateOfAReference"},
-	"span on 4-byte emoji boundaries":       {"lexicons TestClaimRules/span starts inside an emoji", "lexicons TestClaimRules/span ends inside an emoji", "lexicons TestQuoteInText/range starts inside a 4-byte emoji"},
+	"span on 4-byte emoji boundaries":       {"lexicons TestCorpus/span starts inside an emoji", "lexicons TestCorpus/span ends inside an emoji", "lexicons TestQuoteInText/range starts inside a 4-byte emoji"},
 	"repeated hits of a quote":              {"lexicons TestQuoteInText/repeated hits decided by prefix", "lexicons TestQuoteInText/repeated hits decided by suffix", "lexicons TestQuoteInText/repeated hits, undecidable"},
 	"JSON pointers":                         {"lexicons TestPointerCitations"},
 	"graphemes and bytes at the edge":       {"lexicons TestValidateFindsPaths/10,001 graphemes", "lexicons TestValidateFindsPaths/a family is one grapheme", "lexicons TestValidateFindsPaths/method of 257 bytes"},
 	"withheld turn with content":            {"appview/index TestWithheldTurnWithContentIsStripped", "appview TestWithheldMessageCitesNothing"},
 	"foreign turn injection":                {"appview TestConversationView"},
-	"handle-authority session uri":          {"lexicons TestMessageRules/session by handle"},
+	"handle-authority session uri":          {"lexicons TestCorpus/session by handle"},
 	"title fallback":                        {"appview TestConversationView"},
 	"class diamond and duplicate skills":    {"appview TestClassDiamondAndDuplicateSkills"},
 	"three levels with a stale middle":      {"appview TestClassThreeLevelsWithStaleMiddle"},
@@ -63,13 +63,15 @@ func TestSemantics(t *testing.T) {
 	}
 }
 
-// testsOf is the text of the tests of a package.
+// testsOf is the text of the tests of a package, and of the cases that it keeps in files.
 func testsOf(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	require.NoError(t, err)
+	cases, err := filepath.Glob(filepath.Join(dir, "testdata", "corpus", "*.json"))
+	require.NoError(t, err)
 	var all strings.Builder
-	for _, file := range files {
+	for _, file := range append(files, cases...) {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		all.Write(text)
