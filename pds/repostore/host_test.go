@@ -186,8 +186,12 @@ func (h *host) commits(did syntax.DID) []*comatproto.SyncSubscribeRepos_Commit {
 		found  []*comatproto.SyncSubscribeRepos_Commit
 		cursor int64
 	)
+	// A log opened anew: a process hears of what another has appended only when
+	// it polls, and this one may not have yet.
+	log, err := sequencer.New(h.t.Context(), sequencer.Config{DB: h.db})
+	require.NoError(h.t, err)
 	for {
-		page, err := h.seq.ReadFrom(h.t.Context(), cursor, 500)
+		page, err := log.ReadFrom(h.t.Context(), cursor, 500)
 		require.NoError(h.t, err)
 		if len(page) == 0 {
 			return found
