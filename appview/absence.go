@@ -20,6 +20,9 @@ func (a *Appview) notFound(ctx context.Context, v index.Viewer, uri syntax.ATURI
 	if v.Restricted() {
 		return recordNotFound("not-published", fmt.Sprintf("not-published: no published record stands at %s", uri))
 	}
+	if v.Past() {
+		return recordNotFound("not-witnessed", fmt.Sprintf("not-witnessed: at %s the index knew of no record at %s; leave asOf out for what it knows now", datetime(v.Moment), uri))
+	}
 	did, err := uri.Authority().AsDID()
 	if err != nil {
 		return xrpc.InvalidRequest("uri: %v", err)

@@ -13,11 +13,13 @@ import (
 
 type getClassParams struct {
 	atLeast
+	moment
 	URI syntax.ATURI `param:"uri"`
 }
 
 type getClassOutput struct {
 	freshness
+	told
 	Class *classView `json:"class"`
 }
 
@@ -26,14 +28,17 @@ func (a *Appview) getClass(ctx context.Context, xv xrpc.Viewer, p getClassParams
 	if err != nil {
 		return nil, err
 	}
-	v := a.viewer(xv)
+	v, err := a.viewerAt(xv, p.moment)
+	if err != nil {
+		return nil, err
+	}
 	resolution, err := a.index.Class(ctx, v, uri)
 	if errors.Is(err, index.ErrNotFound) || err == nil && resolution.Class.CBOR == nil {
 		tombstone, who, err := a.tombstone(ctx, v, uri)
 		if err != nil {
 			return nil, err
 		}
-		return &getClassOutput{Class: viewDeletedClass(*tombstone, who)}, nil
+		return &getClassOutput{told: tellMoment(v), Class: viewDeletedClass(*tombstone, who)}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -42,7 +47,7 @@ func (a *Appview) getClass(ctx context.Context, xv xrpc.Viewer, p getClassParams
 	if err != nil {
 		return nil, err
 	}
-	return &getClassOutput{Class: viewClass(*facts)}, nil
+	return &getClassOutput{told: tellMoment(v), Class: viewClass(*facts)}, nil
 }
 
 func (a *Appview) classFacts(ctx context.Context, v index.Viewer, r *index.Resolution) (*classFacts, error) {
@@ -56,11 +61,7 @@ func (a *Appview) classFacts(ctx context.Context, v index.Viewer, r *index.Resol
 	if f.examples, f.capped, err = a.examples(ctx, v, f.resolution.skills); err != nil {
 		return nil, err
 	}
-	links, err := a.index.ReferencesTo(ctx, v, uri, index.RefParent, full)
-	if err != nil {
-		return nil, err
-	}
-	if f.children, err = a.children(ctx, v, links.Items); err != nil {
+	if f.children, err = a.children(ctx, v, uri); err != nil {
 		return nil, err
 	}
 	versions, err := a.index.Versions(ctx, v, uri, index.Page{Limit: index.MaxLimit, Reverse: true})
@@ -75,7 +76,7 @@ func (a *Appview) classFacts(ctx context.Context, v index.Viewer, r *index.Resol
 		}
 		f.namesakes = held(namesakes.Items, classRecord)
 	}
-	found, err := a.index.Findings(ctx, v, []syntax.ATURI{uri})
+	found, err := a.findings(ctx, v, []syntax.ATURI{uri})
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +103,17 @@ func lineRefs(r *index.Resolution) []lexicons.StrongRef {
 	return distinct(refs)
 }
 
-// children are the live classes among those that name one as their parent.
-func (a *Appview) children(ctx context.Context, v index.Viewer, links []index.Reference) ([]index.Record, error) {
-	uris := distinct(each(links, referrer))
+// children are live classes that name the one at uri as their parent, at most
+// index.MaxLimit references of them. Which did in the past is not kept.
+func (a *Appview) children(ctx context.Context, v index.Viewer, uri syntax.ATURI) ([]index.Record, error) {
+	if v.Past() {
+		return nil, nil
+	}
+	links, err := a.index.ReferencesTo(ctx, v, uri, index.RefParent, index.Page{Limit: index.MaxLimit})
+	if err != nil {
+		return nil, err
+	}
+	uris := distinct(each(links.Items, referrer))
 	records, err := a.index.Records(ctx, v, uris)
 	if err != nil {
 		return nil, err

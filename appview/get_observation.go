@@ -16,12 +16,14 @@ const formatMarkdown = "markdown"
 
 type getObservationParams struct {
 	atLeast
+	moment
 	URI    syntax.ATURI `param:"uri"`
 	Format string       `param:"format"`
 }
 
 type getObservationOutput struct {
 	freshness
+	told
 	Observation *observationView `json:"observation,omitempty"`
 	Markdown    string           `json:"markdown,omitempty"`
 }
@@ -31,7 +33,10 @@ func (a *Appview) getObservation(ctx context.Context, xv xrpc.Viewer, p getObser
 	if err != nil {
 		return nil, err
 	}
-	v := a.viewer(xv)
+	v, err := a.viewerAt(xv, p.moment)
+	if err != nil {
+		return nil, err
+	}
 	facts, err := a.observationFacts(ctx, v, uri)
 	if errors.Is(err, index.ErrNotFound) {
 		return nil, a.notFound(ctx, v, uri)
@@ -39,11 +44,13 @@ func (a *Appview) getObservation(ctx context.Context, xv xrpc.Viewer, p getObser
 	if err != nil {
 		return nil, err
 	}
-	view := viewObservation(*facts)
+	view, out := viewObservation(*facts), &getObservationOutput{told: tellMoment(v)}
 	if p.Format == formatMarkdown {
-		return &getObservationOutput{Markdown: observationMarkdown(view)}, nil
+		out.Markdown = out.head() + observationMarkdown(view)
+	} else {
+		out.Observation = view
 	}
-	return &getObservationOutput{Observation: view}, nil
+	return out, nil
 }
 
 // observationFacts hydrates the observation at uri, or its tombstone.
@@ -67,13 +74,13 @@ func (a *Appview) observationFacts(ctx context.Context, v index.Viewer, uri synt
 	if err := a.citedBy(ctx, v, f); err != nil {
 		return nil, err
 	}
-	found, err := a.index.Findings(ctx, v, []syntax.ATURI{uri})
+	found, err := a.findings(ctx, v, []syntax.ATURI{uri})
 	if err != nil {
 		return nil, err
 	}
 	f.findings = found[uri]
 	o := lexicons.ReadObservation(decodeRecord(f.record))
-	if record.State != index.StateDeleted {
+	if record.State != index.StateDeleted && !v.Past() {
 		if f.sameSource, err = a.index.CountSource(ctx, v, o.Source.Kind, o.Source.Value, maxSameSource+1); err != nil {
 			return nil, err
 		}
@@ -91,6 +98,9 @@ func (a *Appview) observationFacts(ctx context.Context, v index.Viewer, uri synt
 
 // citedBy hydrates who cites the observation.
 func (a *Appview) citedBy(ctx context.Context, v index.Viewer, f *observationFacts) (err error) {
+	if v.Past() {
+		return nil
+	}
 	uri := f.record.URI
 	if f.citations, err = a.index.CitedBy(ctx, v, uri, index.Page{Limit: index.MaxLimit}); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 type getObservationHistoryParams struct {
 	atLeast
+	moment
 	URI    syntax.ATURI `param:"uri"`
 	Limit  int          `param:"limit"`
 	Cursor string       `param:"cursor"`
@@ -21,6 +22,7 @@ type getObservationHistoryParams struct {
 
 type getObservationHistoryOutput struct {
 	freshness
+	told
 	URI      syntax.ATURI         `json:"uri"`
 	Head     *strongRef           `json:"head,omitempty"`
 	Forked   bool                 `json:"forked"`
@@ -40,7 +42,10 @@ func (a *Appview) getObservationHistory(ctx context.Context, xv xrpc.Viewer, p g
 		return nil, err
 	}
 	at.Reverse = true
-	v := a.viewer(xv)
+	v, err := a.viewerAt(xv, p.moment)
+	if err != nil {
+		return nil, err
+	}
 	chain, err := a.index.Chain(ctx, v, uri)
 	if errors.Is(err, index.ErrNotFound) {
 		return nil, a.notFound(ctx, v, uri)
@@ -57,6 +62,7 @@ func (a *Appview) getObservationHistory(ctx context.Context, xv xrpc.Viewer, p g
 		return nil, err
 	}
 	out := &getObservationHistoryOutput{
+		told:     tellMoment(v),
 		URI:      uri,
 		Forked:   chain.Forked,
 		Complete: chain.Root.Edge != index.EdgePending,
@@ -68,7 +74,7 @@ func (a *Appview) getObservationHistory(ctx context.Context, xv xrpc.Viewer, p g
 		out.Head = &head
 	}
 	if p.Format == formatMarkdown {
-		out.Markdown, out.Versions = historyMarkdown(out), nil
+		out.Markdown, out.Versions = out.head()+historyMarkdown(out), nil
 	}
 	return out, nil
 }
@@ -92,7 +98,7 @@ func (a *Appview) historyFacts(ctx context.Context, v index.Viewer, chain *index
 	if f.records, err = a.index.Records(ctx, v, distinct(wanted)); err != nil {
 		return nil, err
 	}
-	if f.findings, err = a.index.Findings(ctx, v, uris); err != nil {
+	if f.findings, err = a.findings(ctx, v, uris); err != nil {
 		return nil, err
 	}
 	if f.actors, err = a.actors(ctx, dids); err != nil {

@@ -13,12 +13,14 @@ import (
 
 type getSessionParams struct {
 	atLeast
+	moment
 	URI    syntax.ATURI `param:"uri"`
 	Format string       `param:"format"`
 }
 
 type getSessionOutput struct {
 	freshness
+	told
 	Session  *sessionView `json:"session,omitempty"`
 	Markdown string       `json:"markdown,omitempty"`
 }
@@ -28,14 +30,21 @@ func (a *Appview) getSession(ctx context.Context, xv xrpc.Viewer, p getSessionPa
 	if err != nil {
 		return nil, err
 	}
-	view, err := a.sessionView(ctx, a.viewer(xv), uri)
+	v, err := a.viewerAt(xv, p.moment)
 	if err != nil {
 		return nil, err
 	}
-	if p.Format == formatMarkdown {
-		return &getSessionOutput{Markdown: sessionMarkdown(view)}, nil
+	view, err := a.sessionView(ctx, v, uri)
+	if err != nil {
+		return nil, err
 	}
-	return &getSessionOutput{Session: view}, nil
+	out := &getSessionOutput{told: tellMoment(v)}
+	if p.Format == formatMarkdown {
+		out.Markdown = out.head() + sessionMarkdown(view)
+	} else {
+		out.Session = view
+	}
+	return out, nil
 }
 
 func (a *Appview) sessionView(ctx context.Context, v index.Viewer, uri syntax.ATURI) (*sessionView, error) {
@@ -58,7 +67,7 @@ func (a *Appview) sessionView(ctx context.Context, v index.Viewer, uri syntax.AT
 }
 
 func (a *Appview) sessionFacts(ctx context.Context, v index.Viewer, s index.Session) (*sessionFacts, error) {
-	f := &sessionFacts{session: s, now: a.now(), states: a.states}
+	f := &sessionFacts{session: s, now: a.clockOf(v), states: a.states}
 	full := index.Page{Limit: index.MaxLimit, Reverse: true}
 	var err error
 	if f.versions, err = a.index.Versions(ctx, v, s.URI, full); err != nil {

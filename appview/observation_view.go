@@ -113,7 +113,9 @@ func viewObservation(f observationFacts) *observationView {
 	view.TextBytes = len(o.Text)
 	view.Content = f.blobs.view(o.Content, didOf(f.record.URI))
 	view.Generator = viewGenerator(o.Generator, f.refs)
-	view.SameSource = &sameSource{Observations: min(f.sameSource, maxSameSource), Capped: f.sameSource > maxSameSource}
+	if f.sameSource > 0 { // itself at least, but in a past state
+		view.SameSource = &sameSource{Observations: min(f.sameSource, maxSameSource), Capped: f.sameSource > maxSameSource}
+	}
 	view.Provenance = viewProvenance(f.record)
 	return view
 }

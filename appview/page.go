@@ -43,6 +43,9 @@ func translate(err error) *xrpc.Error {
 	if errors.Is(err, index.ErrPosition) {
 		return badCursor()
 	}
+	if errors.Is(err, index.ErrPastTooLong) {
+		return xrpc.InvalidRequest("asOf: the past of so long a chain is not put together; ask without asOf, each member tells when it was first seen")
+	}
 	return nil
 }
 

@@ -56,11 +56,13 @@ func (a *Appview) refs(ctx context.Context, v index.Viewer, refs []lexicons.Stro
 		if err != nil {
 			return nil, err
 		}
-		observations, err := a.index.Observations(ctx, v, ofCollection(targets, lexicons.ObservationNSID))
-		if err != nil {
-			return nil, err
+		if !v.Past() { // of a past state it is not said whether it had been superseded
+			observations, err := a.index.Observations(ctx, v, ofCollection(targets, lexicons.ObservationNSID))
+			if err != nil {
+				return nil, err
+			}
+			merge(t.observations, observations)
 		}
-		merge(t.observations, observations)
 		merge(t.states, states)
 		merge(t.versions, versions)
 		merge(t.records, records)

@@ -21,11 +21,20 @@ func (a *Appview) surroundings(ctx context.Context, v index.Viewer, page []index
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.index.Findings(ctx, v, each(page, func(r index.Record) syntax.ATURI { return r.URI }))
+	found, err := a.findings(ctx, v, each(page, func(r index.Record) syntax.ATURI { return r.URI }))
 	if err != nil {
 		return nil, err
 	}
 	return &surroundings{actors: who, found: found}, nil
+}
+
+// findings are those on records. They are told of now alone: of a past state it is
+// not kept what was found then.
+func (a *Appview) findings(ctx context.Context, v index.Viewer, uris []syntax.ATURI) (map[syntax.ATURI][]index.Finding, error) {
+	if v.Past() {
+		return nil, nil
+	}
+	return a.index.Findings(ctx, v, uris)
 }
 
 // findings is how many findings the record at uri has.

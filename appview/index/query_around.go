@@ -14,6 +14,13 @@ import (
 // and count, the most recently witnessed first, at most MaxLimit; more than one
 // is a fork. Proposals of others are not among them, however many there are.
 func (x *Index) Successors(ctx context.Context, v Viewer, uri syntax.ATURI) ([]Member, error) {
+	if v.Past() {
+		past, err := x.pastChain(ctx, v, uri)
+		if err != nil {
+			return nil, err
+		}
+		return past.successors(), nil
+	}
 	n, err := x.node(ctx, v, uri)
 	if err != nil {
 		return nil, err

@@ -40,6 +40,9 @@ func (x *Index) classes(ctx context.Context, v Viewer, rows []classRow) ([]Class
 
 // class reads one class; nil when it is not here.
 func (x *Index) class(ctx context.Context, v Viewer, uri syntax.ATURI) (*Class, error) {
+	if v.Past() {
+		return x.pastClass(ctx, v, uri)
+	}
 	q := newQuery(classColumns, "classes t")
 	q.where("t.uri = ?", uri)
 	q.visible(v, lexicons.ClassNSID)

@@ -122,6 +122,7 @@ func (x *Index) ListObservations(ctx context.Context, v Viewer, f ObservationFil
 	q.whereIf(f.Device != "", "t.device = ?", indexKey(f.Device))
 	q.whereIf(f.Model != "", "t.model = ?", indexKey(f.Model))
 	q.between(f.Since, f.Until)
+	q.until(v, "n.indexed_at")
 	q.visible(v, lexicons.ObservationNSID)
 	q.before(p, "t.sort_at")
 	var rows []observationRow
@@ -196,6 +197,15 @@ func (x *Index) root(ctx context.Context, chain int64) (*nodeRow, error) {
 // Chain is where the observation at uri, or its tombstone, stands: six
 // queries, whatever the length of the chain.
 func (x *Index) Chain(ctx context.Context, v Viewer, uri syntax.ATURI) (*Chain, error) {
+	if v.Past() {
+		past, err := x.pastChain(ctx, v, uri)
+		if err != nil {
+			return nil, err
+		}
+		c := past.chain()
+		c.Proposals, err = x.pastProposals(ctx, v, uri)
+		return c, err
+	}
 	n, err := x.node(ctx, v, uri)
 	if err != nil {
 		return nil, err
@@ -258,6 +268,13 @@ func (x *Index) chainHeads(ctx context.Context, v Viewer, n, root *nodeRow, c *C
 
 // ChainMembers are the members of the chain of uri in order of position, then URI. Knows Reverse.
 func (x *Index) ChainMembers(ctx context.Context, v Viewer, uri syntax.ATURI, p Page) (List[Member], error) {
+	if v.Past() {
+		past, err := x.pastChain(ctx, v, uri)
+		if err != nil {
+			return List[Member]{}, err
+		}
+		return past.page(p)
+	}
 	n, err := x.node(ctx, v, uri)
 	if err != nil {
 		return List[Member]{}, err

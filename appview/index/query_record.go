@@ -76,6 +76,9 @@ func (x *Index) Records(ctx context.Context, v Viewer, uris []syntax.ATURI) (map
 	if err := batch(len(uris)); err != nil {
 		return nil, err
 	}
+	if v.Past() {
+		return x.pastRecords(ctx, v, uris)
+	}
 	q := newQuery("t.uri, t.did, t.collection, t.rkey, t.cid, t.repo_cid, t.seq, t.state, t.violated, t.baseline, t.versions, t.indexed_at, t.updated_at, t.deleted_at, j.rev, j.commit_cid, j.record, NOT "+notTakenDown("t.uri")+" AS taken_down, "+isPurged("t.uri", "t.cid")+" AS purged",
 		"records t JOIN journal j ON j.seq = t.seq")
 	q.where("t.uri IN ?", uris)
@@ -131,6 +134,7 @@ func (x *Index) versions(ctx context.Context, v Viewer, uri syntax.ATURI, p Page
 	q := newQuery(journalColumns, "journal t")
 	q.where("t.uri = ?", uri)
 	q.whereIf(only != "", only)
+	q.until(v, "t.witnessed_at")
 	q.whereIf(!v.Admin, "EXISTS (SELECT 1 FROM records c WHERE c.uri = t.uri AND c.state <> ?)", string(StateQuarantined))
 	q.visible(v)
 	if p.After != nil {
@@ -194,6 +198,7 @@ func (x *Index) PinnedVersions(ctx context.Context, v Viewer, refs []lexicons.St
 	}
 	q := newQuery(journalColumns, "journal t")
 	q.where("t.uri IN ? AND t.cid IN ?", uris, cids)
+	q.until(v, "t.witnessed_at")
 	q.whereIf(!v.Admin, "EXISTS (SELECT 1 FROM records c WHERE c.uri = t.uri AND c.state <> ?)", string(StateQuarantined))
 	q.visible(v)
 	var rows []journalRow

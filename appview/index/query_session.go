@@ -41,6 +41,9 @@ func (r *sessionRow) export() Session {
 
 // Session is the session at uri. Its versions come from Versions.
 func (x *Index) Session(ctx context.Context, v Viewer, uri syntax.ATURI) (*Session, error) {
+	if v.Past() {
+		return x.pastSession(ctx, v, uri)
+	}
 	q := newQuery(sessionColumns, sessionTables)
 	q.where("t.uri = ?", uri)
 	q.visible(v, lexicons.SessionNSID)
@@ -70,6 +73,7 @@ func (x *Index) ListSessions(ctx context.Context, v Viewer, f SessionFilter, p P
 	q.whereIf(f.Model != "", "t.model = ?", clean(f.Model))
 	q.whereIf(f.Status != "", "t.status = ?", indexKey(f.Status))
 	q.between(f.Since, f.Until)
+	q.until(v, "c.indexed_at")
 	q.visible(v, lexicons.SessionNSID)
 	q.before(p, "t.sort_at")
 	var rows []sessionRow
@@ -79,5 +83,8 @@ func (x *Index) ListSessions(ctx context.Context, v Viewer, f SessionFilter, p P
 	list := collect(rows, p, func(r *sessionRow) (Session, Position) {
 		return r.export(), Position{Key: r.SortAt, URI: r.URI}
 	})
+	if v.Past() {
+		return list, x.turnBack(ctx, v, list.Items)
+	}
 	return list, hydrate(ctx, x, v, list.Items, func(s *Session) *Record { return &s.Record })
 }

@@ -54,7 +54,7 @@ func (x *Index) RefStates(ctx context.Context, v Viewer, refs []lexicons.StrongR
 	for i, r := range refs {
 		uris[i], dids[i] = r.URI, authorOf(r.URI)
 	}
-	records, err := x.standing(ctx, uris)
+	records, err := x.standing(ctx, v, uris)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +76,9 @@ func (x *Index) RefStates(ctx context.Context, v Viewer, refs []lexicons.StrongR
 		t := refTarget{purged: purged[key], commit: commits[key]}
 		t.record, t.held = records[r.URI]
 		t.repo, t.known = repos[dids[i]]
+		if v.Past() && t.repo.FirstSeen.After(v.Moment) {
+			t.repo, t.known = Repo{}, false
+		}
 		out[key] = t.state(v, r)
 	}
 	return out, nil
@@ -83,13 +86,16 @@ func (x *Index) RefStates(ctx context.Context, v Viewer, refs []lexicons.StrongR
 
 // standing is what stands at uris, without content, for whoever asks: what may be
 // said of it is decided after.
-func (x *Index) standing(ctx context.Context, uris []syntax.ATURI) (map[syntax.ATURI]Record, error) {
+func (x *Index) standing(ctx context.Context, v Viewer, uris []syntax.ATURI) (map[syntax.ATURI]Record, error) {
 	out := make(map[syntax.ATURI]Record, len(uris))
 	if len(uris) == 0 {
 		return out, nil
 	}
 	if err := batch(len(uris)); err != nil {
 		return nil, err
+	}
+	if v.Past() {
+		return x.pastRecords(ctx, Viewer{Admin: true}.At(v.Moment), uris)
 	}
 	q := newQuery("t.uri, t.cid, t.state, NOT "+notTakenDown("t.uri")+" AS taken_down, "+isPurged("t.uri", "t.cid")+" AS purged", "records t")
 	q.where("t.uri IN ?", uris)

@@ -3,6 +3,7 @@ package index
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -21,6 +22,8 @@ type Viewer struct {
 	// To it an index that holds others answers as one that never heard of them:
 	// no row, count, link or finding of its answers depends on what they hold.
 	Collections []syntax.NSID
+	// Moment is the time of which to tell what was known then; zero for now (see At).
+	Moment time.Time
 }
 
 // Restricted tells that there may be records here of which v is to know nothing.
