@@ -140,7 +140,15 @@ func (a *Appview) Register(s *xrpc.Server) error {
 		a.registerQuarantine(s),
 		a.registerTrust(s),
 		a.registerCitations(s),
+		a.registerExports(s),
 	)
+}
+
+// registerExports adds what answers with files.
+func (a *Appview) registerExports(s *xrpc.Server) error {
+	const exportList syntax.NSID = namespace + "exportList"
+	a.methods = append(a.methods, exportList)
+	return xrpc.Stream(s, exportList, xrpc.Published, a.exportList(s), xrpc.OfService("herbarium_appview"))
 }
 
 // registerCitations adds the one question that is asked with a body: a draft may
