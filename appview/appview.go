@@ -146,9 +146,15 @@ func (a *Appview) Register(s *xrpc.Server) error {
 
 // registerExports adds what answers with files.
 func (a *Appview) registerExports(s *xrpc.Server) error {
-	const exportList syntax.NSID = namespace + "exportList"
-	a.methods = append(a.methods, exportList)
-	return xrpc.Stream(s, exportList, xrpc.Published, a.exportList(s), xrpc.OfService("herbarium_appview"))
+	const (
+		exportList         syntax.NSID = namespace + "exportList"
+		exportConversation syntax.NSID = namespace + "exportConversation"
+	)
+	a.methods = append(a.methods, exportList, exportConversation)
+	return errors.Join(
+		xrpc.Stream(s, exportList, xrpc.Published, a.exportList(s), xrpc.OfService("herbarium_appview")),
+		xrpc.Stream(s, exportConversation, xrpc.Published, a.exportConversation, xrpc.OfService("herbarium_appview")),
+	)
 }
 
 // registerCitations adds the one question that is asked with a body: a draft may

@@ -13,48 +13,65 @@ import (
 // was said is quoted; every line that is not is the transcript's own.
 func conversationMarkdown(c *conversationView, more bool) string {
 	var out strings.Builder
-	heading(&out, 1, or(plainMarkdown(c.Label), "Untitled conversation"))
-	if gone(c.State) {
-		how := "Retracted: its owner deleted this conversation"
-		if c.State == index.RefPurged {
-			how = "An operator removed this conversation for good"
-		}
-		fmt.Fprintf(&out, "%s\n\n*%s, witnessed %s. Nothing of it is kept.*\n", codeSpan(string(c.URI)), how, humanTime(c.DeletedAt))
-		return out.String()
-	}
-	facts(&out,
-		"by "+actorMarkdown(c.Author),
-		prefixed("started ", humanTime(c.CreatedAt)),
-		countWords(c.Counts),
-		modelWords(c.Models),
-	)
-	untitled := ""
-	if c.LabelInferred && c.Label != "" {
-		untitled = "untitled, called by its first words"
-	}
-	facts(&out, codeSpan(string(c.URI)), untitled)
-	if c.Description != "" {
-		out.WriteString(quoteMarkdown(c.Description) + "\n")
-	}
-	if c.Discussion != "" {
-		fmt.Fprintf(&out, "Discussed at %s\n\n", linkMarkdown("", c.Discussion))
-	}
+	writeConversationHead(&out, c, c.Models)
 	for _, t := range c.Turns {
 		writeTurn(&out, t)
 	}
-	if len(c.ForeignTurns) > 0 {
-		heading(&out, 2, "Not part of this conversation")
-		out.WriteString("Messages in other repos that point here. Anybody can write one; their words are not shown.\n\n")
-		for _, t := range c.ForeignTurns {
-			fmt.Fprintf(&out, "- %s by %s\n", codeSpan(string(t.URI)), actorMarkdown(t.Author))
-		}
-		out.WriteByte('\n')
-	}
-	writeFindings(&out, c.Findings)
+	writeConversationFoot(&out, c)
 	if more {
 		out.WriteString("---\n\n*The conversation goes on: ask for the next page with the cursor.*\n")
 	}
 	return out.String()
+}
+
+// retractedWords say what became of a conversation that is gone.
+func retractedWords(c *conversationView) string {
+	how := "Retracted: its owner deleted this conversation"
+	if c.State == index.RefPurged {
+		how = "An operator removed this conversation for good"
+	}
+	return fmt.Sprintf("%s, witnessed %s. Nothing of it is kept.", how, humanTime(c.DeletedAt))
+}
+
+// untitledWords say how a conversation without a title came by its label.
+const untitledWords = "untitled, called by its first words"
+
+func writeConversationHead(out *strings.Builder, c *conversationView, models []modelUse) {
+	heading(out, 1, or(plainMarkdown(c.Label), "Untitled conversation"))
+	if gone(c.State) {
+		fmt.Fprintf(out, "%s\n\n*%s*\n", codeSpan(string(c.URI)), retractedWords(c))
+		return
+	}
+	facts(out,
+		"by "+actorMarkdown(c.Author),
+		prefixed("started ", humanTime(c.CreatedAt)),
+		countWords(c.Counts),
+		modelWords(models),
+	)
+	untitled := ""
+	if c.LabelInferred && c.Label != "" {
+		untitled = untitledWords
+	}
+	facts(out, codeSpan(string(c.URI)), untitled)
+	if c.Description != "" {
+		out.WriteString(quoteMarkdown(c.Description) + "\n")
+	}
+	if c.Discussion != "" {
+		fmt.Fprintf(out, "Discussed at %s\n\n", linkMarkdown("", c.Discussion))
+	}
+}
+
+// writeConversationFoot writes what comes after the turns.
+func writeConversationFoot(out *strings.Builder, c *conversationView) {
+	if len(c.ForeignTurns) > 0 {
+		heading(out, 2, "Not part of this conversation")
+		out.WriteString("Messages in other repos that point here. Anybody can write one; their words are not shown.\n\n")
+		for _, t := range c.ForeignTurns {
+			fmt.Fprintf(out, "- %s by %s\n", codeSpan(string(t.URI)), actorMarkdown(t.Author))
+		}
+		out.WriteByte('\n')
+	}
+	writeFindings(out, c.Findings)
 }
 
 func writeTurn(out *strings.Builder, t turnView) {

@@ -214,8 +214,12 @@ func countModels(turns []turnView) []modelUse {
 		}
 		uses[i].Turns++
 	}
-	slices.SortStableFunc(uses, func(a, b modelUse) int { return cmp.Compare(b.Turns, a.Turns) })
+	sortModels(uses)
 	return uses
+}
+
+func sortModels(uses []modelUse) {
+	slices.SortStableFunc(uses, func(a, b modelUse) int { return cmp.Compare(b.Turns, a.Turns) })
 }
 
 // conversationItem is garden.herbarium.defs#conversationItem.

@@ -111,7 +111,7 @@ func TestExportRefusals(t *testing.T) {
 		s.apply(c)
 		for _, params := range [][]string{
 			{"list", "getObservation"}, {"list", "describeService"}, {"list", "listNothing"}, {"list", "exportList"},
-			{"list", "listObservations", "filter", "author"}, {"list", "listObservations", "filter", "autor=x"},
+			{"list", "listObservations", "filter", "author"}, {"list", "listObservations", "filter", "writer=x"},
 			{"list", "listObservations", "filter", "cursor=x"}, {"list", "listObservations", "filter", "limit=1"},
 			{"list", "listObservations", "filter", "headsOnly=perhaps"}, {"list", "listObservations", "format", "xlsx"},
 			{"list", "listObservations", "filter", "author=nobody.test"},

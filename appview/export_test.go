@@ -16,6 +16,7 @@ var (
 	QuoteWord       = quoteWord
 	ResumeCommand   = resumeCommand
 	MaskedValue     = maskedValue
+	Prose           = prose
 	MaxDiffBytes    = maxDiffBytes
 	MaxDiffLines    = maxDiffLines
 )

@@ -44,39 +44,54 @@ func (a *Appview) getConversation(ctx context.Context, xv xrpc.Viewer, p getConv
 	if err != nil {
 		return nil, err
 	}
-	v := a.viewer(xv)
+	view, next, err := a.conversationPage(ctx, a.viewer(xv), uri, at, before)
+	if err != nil {
+		return nil, err
+	}
+	out := &getConversationOutput{}
+	if next != nil {
+		out.Cursor = xrpc.EncodeCursor(namespace+"getConversation", *next)
+	}
+	if p.Format == formatMarkdown {
+		out.Markdown = conversationMarkdown(view, next != nil)
+	} else {
+		out.Conversation = view
+	}
+	return out, nil
+}
+
+// conversationPage is the view of a page of a conversation, and where the next one
+// begins; of a conversation that is gone what is left of it. before is how many
+// turns were on the pages before.
+func (a *Appview) conversationPage(ctx context.Context, v index.Viewer, uri syntax.ATURI, at index.Page, before int64) (*conversationView, *turnPosition, error) {
 	if !v.SeesConversations() {
-		return nil, a.notFound(ctx, v, uri)
+		return nil, nil, a.notFound(ctx, v, uri)
 	}
 	conversation, err := a.index.Conversation(ctx, v, uri)
 	if errors.Is(err, index.ErrNotFound) || err == nil && conversation.CBOR == nil {
-		return a.retracted(ctx, v, uri, p.Format)
+		tombstone, who, err := a.tombstone(ctx, v, uri)
+		if err != nil {
+			return nil, nil, err
+		}
+		return viewDeletedConversation(*tombstone, who), nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	turns, err := a.index.Turns(ctx, v, uri, false, at)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	facts, err := a.conversationFacts(ctx, v, *conversation, turns.Items)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	facts.before = before
-	out := &getConversationOutput{}
+	var next *turnPosition
 	if turns.Next != nil {
-		out.Cursor = xrpc.EncodeCursor(namespace+"getConversation", turnPosition{
-			Key: turns.Next.Key, URI: turns.Next.URI, Shown: before + int64(len(turns.Items)),
-		})
+		next = &turnPosition{Key: turns.Next.Key, URI: turns.Next.URI, Shown: before + int64(len(turns.Items))}
 	}
-	view := viewConversation(*facts)
-	if p.Format == formatMarkdown {
-		out.Markdown = conversationMarkdown(view, out.Cursor != "")
-		return out, nil
-	}
-	out.Conversation = view
-	return out, nil
+	return viewConversation(*facts), next, nil
 }
 
 func turnPage(p getConversationParams) (index.Page, int64, error) {
@@ -90,19 +105,6 @@ func turnPage(p getConversationParams) (index.Page, int64, error) {
 	}
 	at.After = &index.Position{Key: from.Key, URI: from.URI}
 	return at, max(0, from.Shown), checkPosition(*at.After)
-}
-
-// retracted answers for a conversation whose container is gone.
-func (a *Appview) retracted(ctx context.Context, v index.Viewer, uri syntax.ATURI, format string) (*getConversationOutput, error) {
-	tombstone, who, err := a.tombstone(ctx, v, uri)
-	if err != nil {
-		return nil, err
-	}
-	view := viewDeletedConversation(*tombstone, who)
-	if format == formatMarkdown {
-		return &getConversationOutput{Markdown: conversationMarkdown(view, false)}, nil
-	}
-	return &getConversationOutput{Conversation: view}, nil
 }
 
 func (a *Appview) conversationFacts(ctx context.Context, v index.Viewer, c index.Conversation, turns []index.Turn) (*conversationFacts, error) {

@@ -169,11 +169,14 @@ var (
 	entityStart = regexp.MustCompile(`&([A-Za-z#])`)
 )
 
-// escapeOutside takes their meaning from the beginnings of HTML and from the
-// colon of link definitions; both characters still read as they are.
+// escapeOutside takes their meaning from the beginnings of HTML, from the colon of
+// link definitions and from images, which would be fetched by whoever reads; the
+// characters still read as they are.
 func escapeOutside(s string) string {
-	return strings.ReplaceAll(htmlStart.ReplaceAllString(s, "&lt;$1"), "]:", `]\:`)
+	return meaningful.Replace(htmlStart.ReplaceAllString(s, "&lt;$1"))
 }
+
+var meaningful = strings.NewReplacer("]:", `]\:`, "![", `!\[`)
 
 // fencedMarkdown shows a text as it is, in a fence that it cannot end.
 func fencedMarkdown(text, language string) string {

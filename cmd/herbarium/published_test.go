@@ -79,6 +79,7 @@ func (d *deployment) reads(k kept) []string {
 		for _, method := range []string{"getRecord", "getObservation", "getObservationHistory", "getSession", "getClass", "getConversation"} {
 			ask("garden.herbarium."+method, object{"uri": uri})
 			ask("garden.herbarium."+method, object{"uri": uri, "format": "markdown"})
+			ask("garden.herbarium."+method, object{"uri": uri, "asOf": time.Now().UTC().Format(time.RFC3339Nano)})
 		}
 		ask("garden.herbarium.listFindings", object{"uri": uri})
 	}
@@ -88,6 +89,10 @@ func (d *deployment) reads(k kept) []string {
 	}
 	// Every other query, with whatever parameters it may want.
 	for _, route := range d.service.api.(*xrpc.Server).Routes() {
+		if list, ok := strings.CutPrefix(route.Path, "/xrpc/garden.herbarium.list"); ok {
+			ask("garden.herbarium.exportList", object{"list": "list" + list})
+			ask("garden.herbarium.exportList", object{"list": "list" + list, "format": "csv"})
+		}
 		if route.Verb == http.MethodGet && !strings.Contains(route.Path, "*") {
 			all = append(all, route.Path+"?"+query(object{
 				"did": d.scout.did, "repo": d.scout.did, "actor": "scout.test", "handle": "scout.test", "domain": "scout.test",
@@ -125,7 +130,7 @@ func TestPublishedRecordsAlone(t *testing.T) {
 		}
 		for _, method := range []string{
 			"com.atproto.repo.getRecord", "com.atproto.repo.listRecords", "com.atproto.sync.getBlob", "garden.herbarium.getRecord",
-			"garden.herbarium.getObservation", "garden.herbarium.getObservationHistory", "garden.herbarium.listObservations",
+			"garden.herbarium.getObservation", "garden.herbarium.getObservationHistory", "garden.herbarium.listObservations", "garden.herbarium.exportList",
 		} {
 			require.True(t, found[method], "%s shows %s what is published", method, viewer)
 		}

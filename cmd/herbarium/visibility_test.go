@@ -218,6 +218,8 @@ var gates = map[string]gate{
 	"garden.herbarium.getObservation":                   toPublished,
 	"garden.herbarium.getObservationHistory":            toPublished,
 	"garden.herbarium.listObservations":                 toPublished,
+	"garden.herbarium.exportList":                       toPublished,
+	"garden.herbarium.exportConversation":               toPublished,
 	"garden.herbarium.getSession":                       toPublished,
 	"garden.herbarium.listSessions":                     toPublished,
 	"garden.herbarium.getClass":                         toPublished,
