@@ -102,7 +102,7 @@ func (w *writer) addNode(row *journalRow, live bool) (head bool, err error) {
 	}
 	n := &nodeRow{
 		URI: row.URI, Did: row.Did, Rkey: row.Rkey, CID: row.CID, Live: live,
-		Future: future(row.Rkey, row.WitnessedAt), ObservedAt: f.ObservedAt, IndexedAt: row.WitnessedAt,
+		Future: lexicons.FutureKey(row.Rkey, textTime(row.WitnessedAt)), ObservedAt: f.ObservedAt, IndexedAt: row.WitnessedAt,
 	}
 	var target *nodeRow
 	if f.Supersedes != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -439,14 +438,4 @@ func (w *writer) countTurns() error {
 		}
 	}
 	return nil
-}
-
-// future tells that a TID lies more than a day after the moment it was
-// witnessed; such a key does not win a fork.
-func future(rkey string, witnessed string) bool {
-	tid, err := syntax.ParseTID(rkey)
-	if err != nil {
-		return false
-	}
-	return tid.Time().After(textTime(witnessed).Add(24 * time.Hour))
 }

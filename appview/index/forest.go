@@ -1,9 +1,9 @@
 package index
 
 import (
-	"cmp"
 	"slices"
-	"strings"
+
+	"herbarium.garden/lexicons"
 )
 
 // forest is a set of whole chains in memory, to compute their shape from
@@ -109,27 +109,20 @@ func (f *forest) live() {
 	}
 }
 
-// better says which of two children of one node a branch goes on into: one
-// with something alive, then one whose key is not from the future, then the
-// greatest record key, then the greatest URI.
+// better says which of two children of one node a branch goes on into.
 func (f *forest) better(a, b int) int {
-	x, y := &f.nodes[a], &f.nodes[b]
-	return cmp.Or(
-		order(f.alive[b], f.alive[a]),
-		order(x.Future, y.Future),
-		strings.Compare(y.Rkey, x.Rkey),
-		strings.Compare(y.URI, x.URI),
-	)
+	return lexicons.CompareSuccessors(f.successor(a), f.successor(b))
 }
 
-func order(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
+func (f *forest) successor(i int) lexicons.Successor {
+	s := f.nodes[i].successor()
+	s.Alive = f.alive[i]
+	return s
+}
+
+// successor is the node by itself: alive when it lives.
+func (n *nodeRow) successor() lexicons.Successor {
+	return lexicons.Successor{URI: n.URI, RecordKey: n.Rkey, Alive: n.Live, Future: n.Future}
 }
 
 func (f *forest) shapeTree(root int, label func() int64, taken, usedChains map[int64]bool) []branchRow {

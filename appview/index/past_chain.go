@@ -230,7 +230,7 @@ func (p *pastChain) chain() *Chain {
 		}
 	}
 	slices.SortFunc(others, func(a, b nodeRow) int {
-		return cmp.Or(order(a.Future, b.Future), strings.Compare(b.Rkey, a.Rkey), strings.Compare(b.URI, a.URI))
+		return lexicons.CompareSuccessors(a.successor(), b.successor())
 	})
 	for i := range others {
 		c.Heads = append(c.Heads, p.member(&others[i]))

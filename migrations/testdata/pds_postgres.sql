@@ -193,6 +193,7 @@ supersedes.did text NOT NULL COLLATE C
 supersedes.successor text NOT NULL COLLATE C
 supersedes.target text NOT NULL COLLATE C
 supersedes.target_cid bytea NOT NULL
+supersedes.rev text NOT NULL DEFAULT ''::text
 takedowns.did text NOT NULL COLLATE C
 takedowns.subject text NOT NULL COLLATE C
 takedowns.cid text NOT NULL COLLATE C
@@ -327,7 +328,7 @@ CREATE INDEX sessions_ended ON public.sessions USING btree (ended_at) WHERE (end
 CREATE INDEX sessions_expires ON public.sessions USING btree (expires_at);
 CREATE UNIQUE INDEX sessions_pkey ON public.sessions USING btree (sid);
 CREATE UNIQUE INDEX settings_pkey ON public.settings USING btree (name);
-CREATE INDEX supersedes_by_target ON public.supersedes USING btree (did, target);
+CREATE INDEX supersedes_by_target ON public.supersedes USING btree (did, target, rev);
 CREATE UNIQUE INDEX supersedes_pkey ON public.supersedes USING btree (did, successor);
 CREATE UNIQUE INDEX takedowns_pkey ON public.takedowns USING btree (did, subject);
 CREATE UNIQUE INDEX tombstones_pkey ON public.tombstones USING btree (did, path);

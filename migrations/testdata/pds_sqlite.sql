@@ -292,10 +292,10 @@ CREATE TABLE supersedes (
     did        TEXT NOT NULL,
     successor  TEXT NOT NULL, -- path of the later observation
     target     TEXT NOT NULL, -- AT URI of the earlier one
-    target_cid BLOB NOT NULL,
+    target_cid BLOB NOT NULL, rev TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (did, successor)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX supersedes_by_target ON supersedes (did, target);
+CREATE INDEX supersedes_by_target ON supersedes (did, target, rev);
 CREATE TABLE takedowns (
     did      TEXT NOT NULL,
     subject  TEXT NOT NULL, -- a record's path or a blob's CID

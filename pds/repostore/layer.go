@@ -26,7 +26,7 @@ type layer struct {
 	nodes       map[position]*storedNode // nil where no node stands any more
 	records     map[string]*recordChange
 	tombstones  map[string]*lexicons.Tombstone // nil where a tombstone gives way to a new record
-	edges       map[string]lexicons.StrongRef  // successor's path -> what it supersedes
+	edges       map[string]edge                // by the successor's path
 	successors  map[syntax.ATURI][]string      // the same edges from their targets
 	event       sequencer.CommitDraft
 
@@ -57,7 +57,13 @@ type merged struct {
 	nodes      map[position]nodeAt
 	records    map[string]*recordChange
 	tombstones map[string]*lexicons.Tombstone
-	edges      map[string]lexicons.StrongRef
+	edges      map[string]edge
+}
+
+// edge is a link of a chain.
+type edge struct {
+	target lexicons.StrongRef
+	rev    syntax.TID // of the commit that wrote the successor
 }
 
 // nodeAt is a node and the rev of the commit that put it there.
@@ -71,7 +77,7 @@ func mergeLayers(layers []*layer) merged {
 		nodes:      make(map[position]nodeAt, len(layers[0].nodes)),
 		records:    make(map[string]*recordChange, len(layers)),
 		tombstones: map[string]*lexicons.Tombstone{},
-		edges:      map[string]lexicons.StrongRef{},
+		edges:      map[string]edge{},
 	}
 	for _, l := range layers {
 		for pos, n := range l.nodes {
@@ -88,8 +94,8 @@ func mergeLayers(layers []*layer) merged {
 		for path, t := range l.tombstones {
 			m.tombstones[path] = t
 		}
-		for path, ref := range l.edges {
-			m.edges[path] = ref
+		for path, e := range l.edges {
+			m.edges[path] = e
 		}
 	}
 	return m

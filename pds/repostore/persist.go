@@ -72,7 +72,7 @@ var (
 		" ON CONFLICT (repo_id, cid, path) DO UPDATE SET rev = excluded.rev")
 	insertTombstones = newInsertion("tombstones (did, path, cid, deleted_at)", 4,
 		" ON CONFLICT (did, path) DO UPDATE SET cid = excluded.cid, deleted_at = excluded.deleted_at")
-	insertSupersedes = newInsertion("supersedes (did, successor, target, target_cid)", 4,
+	insertSupersedes = newInsertion("supersedes (did, successor, target, target_cid, rev)", 5,
 		" ON CONFLICT (did, successor) DO UPDATE SET target = excluded.target, target_cid = excluded.target_cid")
 )
 
@@ -198,8 +198,8 @@ func (r *rows) takeChains(did syntax.DID, sum merged) error {
 			return err
 		}
 	}
-	for path, ref := range sum.edges {
-		r.supersedes = append(r.supersedes, string(did), path, string(ref.URI), ref.CID.Bytes())
+	for path, e := range sum.edges {
+		r.supersedes = append(r.supersedes, string(did), path, string(e.target.URI), e.target.CID.Bytes(), string(e.rev))
 	}
 	return nil
 }

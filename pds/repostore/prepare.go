@@ -65,7 +65,7 @@ func (s *Store) prepare(ctx context.Context, did syntax.DID, f foundation, write
 	b.layer = &layer{
 		repoID: f.base.id, base: tip.Head, baseCount: tip.records, count: tip.records,
 		records: make(map[string]*recordChange, len(writes)), tombstones: map[string]*lexicons.Tombstone{},
-		edges: map[string]lexicons.StrongRef{}, successors: map[syntax.ATURI][]string{},
+		edges: map[string]edge{}, successors: map[syntax.ATURI][]string{},
 	}
 	// The layer in the making lies on top: a write sees the earlier ones of its batch.
 	b.view = view{store: s, did: did, repoID: f.base.id, head: tip.Head, layers: append(f.layers[:len(f.layers):len(f.layers)], b.layer), read: reader{s.db.Read}, stones: map[string]*lexicons.Tombstone{}}
@@ -178,7 +178,7 @@ func (b *batch) write(ctx context.Context, w *Write, remarks []lexicons.Finding)
 		}
 		change.Prev = &lexicons.StoredRecord{URI: uri, CID: prev.cid, CBOR: prev.cbor}
 	}
-	if result.Findings, err = b.store.rules.CheckState(ctx, change, &snapshot{view: &b.view, now: b.now}); err != nil {
+	if result.Findings, err = b.store.rules.CheckState(ctx, change, &snapshot{view: &b.view}); err != nil {
 		return fmt.Errorf("check rules of %s: %w", uri, err)
 	}
 	if err := lexicons.RefusedBy(result.Findings); err != nil {
@@ -295,7 +295,7 @@ func (b *batch) noteChain(ctx context.Context, path string, change lexicons.Chan
 	collection := change.URI.Collection()
 	if collection == lexicons.ObservationNSID && change.Record != nil {
 		if ref := lexicons.ReadObservation(change.Record.Value).Supersedes; ref != nil {
-			b.layer.edges[path] = *ref
+			b.layer.edges[path] = edge{*ref, b.rev}
 			b.layer.successors[ref.URI] = append(b.layer.successors[ref.URI], path)
 		}
 	}

@@ -170,7 +170,7 @@ func (r *replacement) takeRecord(ctx context.Context, path string, c cid.Cid) (e
 	}
 	if record.Collection == lexicons.ObservationNSID {
 		if ref := lexicons.ReadObservation(record.Value).Supersedes; ref != nil {
-			r.rows.supersedes = append(r.rows.supersedes, string(r.foreign.did), path, string(ref.URI), ref.CID.Bytes())
+			r.rows.supersedes = append(r.rows.supersedes, string(r.foreign.did), path, string(ref.URI), ref.CID.Bytes(), string(r.rev))
 		}
 	}
 	return r.waits(len(record.CBOR))
@@ -204,7 +204,7 @@ func (r *replacement) judge(ctx context.Context, path string, rkey syntax.Record
 	default:
 		return nil
 	}
-	found, err := r.store.rules.CheckState(ctx, change, &snapshot{view: &r.view, now: r.now})
+	found, err := r.store.rules.CheckState(ctx, change, &snapshot{view: &r.view})
 	if err != nil {
 		return fmt.Errorf("check rules of %s: %w", change.URI, err)
 	}

@@ -1,12 +1,10 @@
 package repostore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
@@ -17,14 +15,8 @@ import (
 // maxChain bounds the edges that a walk along a chain looks at.
 const maxChain = 100_000
 
-// futureSlack is how far in the future an rkey may lie and still win a fork.
-const futureSlack = 24 * time.Hour
-
 // snapshot is the lexicons.Snapshot of a view.
-type snapshot struct {
-	view *view
-	now  time.Time
-}
+type snapshot struct{ view *view }
 
 var _ lexicons.Snapshot = (*snapshot)(nil)
 
@@ -84,7 +76,7 @@ func (s *snapshot) LiveSuccessor(ctx context.Context, uri syntax.ATURI) (*lexico
 	if !ok {
 		return nil, nil
 	}
-	chain := chain{did: did, successors: map[string][]string{}, live: map[string]cid.Cid{}}
+	chain := newChain(did)
 	if err := chain.readFrom(ctx, s.view.read, path); err != nil {
 		return nil, fmt.Errorf("walk the chain of %s: %w", uri, err)
 	}
@@ -93,7 +85,7 @@ func (s *snapshot) LiveSuccessor(ctx context.Context, uri syntax.ATURI) (*lexico
 			return nil, fmt.Errorf("walk the chain of %s: %w", uri, err)
 		}
 	}
-	head := chain.head(path, s.now)
+	head := chain.head(path)
 	if head == "" {
 		return nil, nil
 	}
@@ -103,21 +95,26 @@ func (s *snapshot) LiveSuccessor(ctx context.Context, uri syntax.ATURI) (*lexico
 // chain is the part of a repo's supersedes edges that descends from one observation.
 type chain struct {
 	did        syntax.DID
-	successors map[string][]string // target's path -> successors' paths
-	live       map[string]cid.Cid  // successors that are records now
+	successors map[string][]string   // target's path -> successors' paths
+	revs       map[string]syntax.TID // of the commit that wrote a successor; "" when not known
+	live       map[string]cid.Cid    // successors that are records now
 	edges      int
+}
+
+func newChain(did syntax.DID) *chain {
+	return &chain{did: did, successors: map[string][]string{}, revs: map[string]syntax.TID{}, live: map[string]cid.Cid{}}
 }
 
 // descentQuery walks down from a target (DID, target's URI, DID, URI prefix,
 // DID, limit). It ends on cycles, because a UNION keeps each edge once. CROSS
 // JOIN keeps SQLite from putting the edges outside: each step would then read
 // all edges of the DID.
-const descentQuery = `WITH RECURSIVE descent (target, successor) AS (
-	SELECT target, successor FROM supersedes WHERE did = ? AND target = ?
+const descentQuery = `WITH RECURSIVE descent (target, successor, rev) AS (
+	SELECT target, successor, rev FROM supersedes WHERE did = ? AND target = ?
 	UNION
-	SELECT s.target, s.successor FROM descent d CROSS JOIN supersedes s WHERE s.did = ? AND s.target = ? || d.successor
+	SELECT s.target, s.successor, s.rev FROM descent d CROSS JOIN supersedes s WHERE s.did = ? AND s.target = ? || d.successor
 )
-SELECT d.target, d.successor, r.cid FROM descent d
+SELECT d.target, d.successor, d.rev, r.cid FROM descent d
 LEFT JOIN records r ON r.repo_id = (SELECT id FROM repos WHERE did = ?) AND r.path = d.successor LIMIT ?`
 
 // readFrom reads the stored edges that descend from path.
@@ -125,13 +122,13 @@ func (c *chain) readFrom(ctx context.Context, read reader, path string) error {
 	prefix := "at://" + string(c.did) + "/"
 	return each(read.db.WithContext(ctx), func(rows *sql.Rows) error {
 		var (
-			target, successor string
-			key               []byte
+			target, successor, rev string
+			key                    []byte
 		)
-		if err := rows.Scan(&target, &successor, &key); err != nil {
+		if err := rows.Scan(&target, &successor, &rev, &key); err != nil {
 			return err
 		}
-		c.add(strings.TrimPrefix(target, prefix), successor)
+		c.add(strings.TrimPrefix(target, prefix), successor, syntax.TID(rev))
 		if key != nil {
 			at, err := castCID(key)
 			if err != nil {
@@ -144,7 +141,8 @@ func (c *chain) readFrom(ctx context.Context, read reader, path string) error {
 		string(c.did), prefix+path, string(c.did), prefix, string(c.did), maxChain)
 }
 
-func (c *chain) add(target, successor string) {
+func (c *chain) add(target, successor string, rev syntax.TID) {
+	c.revs[successor] = rev
 	for _, known := range c.successors[target] {
 		if known == successor {
 			return
@@ -167,7 +165,7 @@ func (c *chain) overlay(ctx context.Context, v *view, path string) error {
 				if c.edges >= maxChain {
 					return nil
 				}
-				c.add(at, successor)
+				c.add(at, successor, l.edges[successor].rev)
 				// What is stored may name it already: an import brings edges before their target.
 				if err := c.readFrom(ctx, v.read, successor); err != nil {
 					return err
@@ -195,41 +193,57 @@ func (c *chain) overlay(ctx context.Context, v *view, path string) error {
 	return nil
 }
 
-// head answers the live record that descends from path and that no live one
-// descends from, "" for none. Of a fork the greatest rkey wins.
-func (c *chain) head(path string, now time.Time) string {
-	latest := syntax.NewTIDFromTime(now.Add(futureSlack), 0).String()
-	best := ""
-	better := func(p string) bool {
-		plausible := func(p string) int {
-			if p[strings.LastIndexByte(p, '/')+1:] <= latest {
-				return 1
+// head answers the live record that the chain leads to from path, "" when none
+// descends from it: at each fork it goes on into the successor that comes first
+// by lexicons.CompareSuccessors.
+func (c *chain) head(path string) (head string) {
+	alive := c.alive(path)
+	gone := map[string]bool{path: true} // a cycle leads nowhere
+	for at := path; ; {
+		var next string
+		var best lexicons.Successor
+		for _, p := range c.successors[at] {
+			s := lexicons.Successor{URI: p, RecordKey: p[strings.LastIndexByte(p, '/')+1:], Alive: alive[p]}
+			s.Future = c.revs[p] != "" && lexicons.FutureKey(s.RecordKey, c.revs[p].Time())
+			if s.Alive && !gone[p] && (next == "" || lexicons.CompareSuccessors(s, best) < 0) {
+				next, best = p, s
 			}
-			return 0
 		}
-		return best == "" || cmp.Or(cmp.Compare(plausible(p), plausible(best)), cmp.Compare(p, best)) > 0
+		if next == "" {
+			return head
+		}
+		if _, live := c.live[next]; live {
+			head = next
+		}
+		gone[next] = true
+		at = next
 	}
-	// descends tells whether a live record descends from p, and offers each
-	// live record from which none does.
-	visited := map[string]bool{}
-	var descends func(p string) bool
-	descends = func(p string) bool {
-		if known, seen := visited[p]; seen {
-			return known
-		}
-		visited[p] = false // a cycle leads nowhere
-		found := false
-		for _, successor := range c.successors[p] {
-			below := descends(successor)
-			_, live := c.live[successor]
-			if live && !below && successor != path && better(successor) {
-				best = successor
+}
+
+// alive finds what lives, or has a descendant that does, without recursion: a
+// chain is as long as its author likes.
+func (c *chain) alive(path string) map[string]bool {
+	type step struct {
+		path string
+		next int // of its successors
+	}
+	alive, seen := map[string]bool{}, map[string]bool{path: true}
+	for stack := []step{{path: path}}; len(stack) > 0; {
+		top := &stack[len(stack)-1]
+		if successors := c.successors[top.path]; top.next < len(successors) {
+			p := successors[top.next]
+			top.next++
+			if !seen[p] {
+				seen[p] = true
+				_, alive[p] = c.live[p]
+				stack = append(stack, step{path: p})
 			}
-			found = found || live || below
+			continue
 		}
-		visited[p] = found
-		return found
+		for _, p := range c.successors[top.path] {
+			alive[top.path] = alive[top.path] || alive[p]
+		}
+		stack = stack[:len(stack)-1]
 	}
-	descends(path)
-	return best
+	return alive
 }
