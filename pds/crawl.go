@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"herbarium.garden/lexicons/xrpc"
-	"herbarium.garden/pds/sequencer"
 )
 
 // How often relays are asked.
@@ -42,7 +41,7 @@ const (
 type eventLog interface {
 	Last(ctx context.Context) (seq int64, err error)
 	Wait(ctx context.Context, cursor int64) error
-	Subscribers() []sequencer.Subscriber
+	Subscribers() []xrpc.Subscriber
 }
 
 // CrawlerConfig is what a Crawler is made of. Relays, PublicURL, Visibility

@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"blobstore":        {},
 	"migrations":       {},
 	"config":           {},
-	"pds/sequencer":    {"lexicons", "migrations"},
+	"pds/sequencer":    {"lexicons", "lexicons/xrpc", "migrations"},
 	"pds/repostore":    {"lexicons", "migrations", "pds/sequencer"},
 	"pds/account":      {"lexicons", "migrations"},
 	"pds/operator":     {"migrations"},

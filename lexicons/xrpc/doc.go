@@ -16,8 +16,11 @@
 //	handler    typed
 //	output     JSON without HTML escaping, never null for an empty list
 //
+// And the open connections of a subscription (Subscribers): its handler gives
+// one the frames, and the client its pace.
+//
 // Hides: echo, reflection, lexicon walking, the error envelope, the format of
-// cursors.
+// cursors, the framing of streams, websockets.
 //
 // Invariants:
 //   - no route without a class; the zero class is refused at registration;

@@ -12,6 +12,8 @@ import (
 	"github.com/ipfs/go-cid"
 	cbg "github.com/whyrusleeping/cbor-gen"
 	"gorm.io/gorm"
+
+	"herbarium.garden/lexicons/xrpc"
 )
 
 // checkPage is how many seqs a check reads at a time.
@@ -136,13 +138,13 @@ func readFrame(ctx context.Context, did syntax.DID, kind Kind, frame []byte) (to
 	bad := func(format string, args ...any) (Told, error) {
 		return Told{}, fmt.Errorf("%w: "+format, append([]any{ErrBadFrame}, args...)...)
 	}
-	body, ok := bytes.CutPrefix(frame, header(kind))
-	if !ok {
-		return bad("its header is not that of %s", kind)
-	}
 	into := bodyOf(kind)
 	if into == nil {
 		return bad("unknown kind %s", kind)
+	}
+	body, ok := bytes.CutPrefix(frame, xrpc.FrameHeader(string(kind)))
+	if !ok {
+		return bad("its header is not that of %s", kind)
 	}
 	rest := bytes.NewReader(body)
 	if err := into.UnmarshalCBOR(rest); err != nil || rest.Len() > 0 {

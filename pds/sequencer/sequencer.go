@@ -1,6 +1,7 @@
 package sequencer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"gorm.io/gorm"
 
+	"herbarium.garden/lexicons/xrpc"
 	"herbarium.garden/migrations"
 )
 
@@ -29,17 +31,11 @@ type Config struct {
 	// HoldBack, when set, is the cursor of a reader whose unread events Prune
 	// must keep past their Retention (our own index), up to MaxRetention.
 	HoldBack func(ctx context.Context) (seq int64, err error)
-	// MaxSubscribers bounds open websocket connections; DefaultMaxSubscribers when zero.
+	// Of the websocket connections: see xrpc.SubscribersConfig, also for what zero means.
 	MaxSubscribers int
-	// WriteTimeout is how long one frame may take to be sent before the
-	// subscriber counts as too slow; DefaultWriteTimeout when zero.
-	WriteTimeout time.Duration
-	// PingEvery is how long a connection may be silent before it is pinged;
-	// DefaultPingEvery when zero.
-	PingEvery time.Duration
-	// ReadmitEvery is how often a subscriber's credential is looked at again;
-	// DefaultReadmitEvery when zero.
-	ReadmitEvery time.Duration
+	WriteTimeout   time.Duration
+	PingEvery      time.Duration
+	ReadmitEvery   time.Duration
 	// PollEvery is how often Run looks for events of other processes; when zero
 	// 250 ms on Postgres, where other replicas append, and a second on SQLite,
 	// where it only mends a Published that never came.
@@ -50,12 +46,8 @@ type Config struct {
 
 // Defaults and bounds of Config.
 const (
-	DefaultRetention      = 72 * time.Hour
-	MaxRetention          = 30 * 24 * time.Hour
-	DefaultMaxSubscribers = 1000
-	DefaultWriteTimeout   = 30 * time.Second
-	DefaultPingEvery      = 30 * time.Second
-	DefaultReadmitEvery   = 5 * time.Second
+	DefaultRetention = 72 * time.Hour
+	MaxRetention     = 30 * 24 * time.Hour
 )
 
 // Event is one stored event.
@@ -76,13 +68,10 @@ type Sequencer struct {
 	now  func() time.Time
 	ring *ring
 
-	closed    chan struct{} // closed by Close
-	closeOnce sync.Once
+	subscribers *xrpc.Subscribers
 
-	mu          sync.Mutex
-	subscribers map[*subscriber]struct{} // guarded by mu
-	open        sync.WaitGroup           // one for each subscriber; Add only under mu, before closing
-	erasures    int64                    // guarded by mu: the count that the ring is in keeping with
+	mu       sync.Mutex
+	erasures int64 // guarded by mu: the count that the ring is in keeping with
 }
 
 // New checks the configuration and reads where the log ends. It starts nothing.
@@ -99,21 +88,18 @@ func New(ctx context.Context, cfg Config) (*Sequencer, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	cfg.Retention = orDefault(cfg.Retention, DefaultRetention)
-	cfg.MaxSubscribers = orDefault(cfg.MaxSubscribers, DefaultMaxSubscribers)
-	cfg.WriteTimeout = orDefault(cfg.WriteTimeout, DefaultWriteTimeout)
-	cfg.PingEvery = orDefault(cfg.PingEvery, DefaultPingEvery)
-	cfg.ReadmitEvery = orDefault(cfg.ReadmitEvery, DefaultReadmitEvery)
+	cfg.Retention = cmp.Or(cfg.Retention, DefaultRetention)
 	poll := time.Second
 	if cfg.DB.Dialect == migrations.Postgres {
 		poll = 250 * time.Millisecond
 	}
-	cfg.PollEvery = orDefault(cfg.PollEvery, poll)
+	cfg.PollEvery = cmp.Or(cfg.PollEvery, poll)
 
-	s := &Sequencer{
-		cfg: cfg, db: cfg.DB, log: cfg.Log, now: cfg.Now,
-		closed: make(chan struct{}), subscribers: map[*subscriber]struct{}{},
-	}
+	s := &Sequencer{cfg: cfg, db: cfg.DB, log: cfg.Log, now: cfg.Now}
+	s.subscribers = xrpc.NewSubscribers(xrpc.SubscribersConfig{
+		Log: cfg.Log, Max: cfg.MaxSubscribers, WriteTimeout: cfg.WriteTimeout, PingEvery: cfg.PingEvery, ReadmitEvery: cfg.ReadmitEvery,
+		Last: func() int64 { return s.ring.last() }, Now: cfg.Now,
+	})
 	state, err := s.state(ctx)
 	if err != nil {
 		return nil, err
@@ -127,14 +113,6 @@ func New(ctx context.Context, cfg Config) (*Sequencer, error) {
 	}
 	s.ring, s.erasures = newRing(state.LastSeq), state.Erasures
 	return s, nil
-}
-
-func orDefault[T comparable](v, byDefault T) T {
-	var zero T
-	if v == zero {
-		return byDefault
-	}
-	return v
 }
 
 // sequenceRow is the one row of event_sequence.
