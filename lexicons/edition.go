@@ -7,9 +7,10 @@ import (
 )
 
 // rulesVersion counts the versions of the code that judges records. Raise it
-// with every change after which a record may have other findings, or another
-// verdict: an index then judges again what it holds.
-const rulesVersion = 3
+// with every change after which a record may have other findings, another
+// verdict, or another row where an index looks it up: an index then judges again
+// what it holds.
+const rulesVersion = 4
 
 // Edition names what judges records in this program: the version of its code,
 // the schemas that it was loaded with, and the operator's settings. Two

@@ -274,13 +274,31 @@ func (w *writer) rejudge(rec *recordRow) error {
 	parsed := w.parse(row)
 	quarantined := w.verdicts[versionKey(row.URI, row.CID)].Quarantine
 	if quarantined == (rec.State == string(StateQuarantined)) {
-		return nil
+		return w.renew(row, rec, parsed)
 	}
 	w.moved[row.uri()] = true
 	if quarantined {
 		return w.withdraw(rec)
 	}
 	return w.release(row, rec, parsed)
+}
+
+// renew derives the row of a record anew that another edition may have derived
+// otherwise: the repository of a session, and the keys by which the sorts of record
+// that are found by name are found.
+func (w *writer) renew(row *journalRow, rec *recordRow, parsed *lexicons.Record) error {
+	switch row.collection() {
+	case lexicons.SessionNSID, lexicons.ClassNSID, lexicons.SkillNSID:
+	default:
+		return nil
+	}
+	if rec.State == string(StateQuarantined) || parsed == nil {
+		return nil
+	}
+	if err := w.clear(rec); err != nil {
+		return err
+	}
+	return w.fill(row, rec, parsed, false)
 }
 
 // withdraw takes a record out of the views.

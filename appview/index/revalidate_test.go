@@ -305,6 +305,35 @@ func TestEditionChanges(t *testing.T) {
 	})
 }
 
+// What a former edition derived otherwise, such as the key of a repository before
+// its spellings were brought together, is derived anew.
+func TestEditionRenewsWhatRecordsAreFoundBy(t *testing.T) {
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		catalog, err := lexicons.Load()
+		require.NoError(t, err)
+		edition := func(s lexicons.Settings) *index.Index {
+			x, err := index.New(index.Config{DB: db, Rules: lexicons.NewRules(catalog, s)})
+			require.NoError(t, err)
+			return x
+		}
+		old, a := edition(lexicons.Settings{}), newAuthor(ada)
+		value := session("2026-11-30T10:00:00.000Z", "m1", "active")
+		value["repo"] = "git@GIT.example:Team/Tool.git"
+		c, ref := a.put(t, lexicons.SessionNSID, key(1), value)
+		apply(t, old, c)
+		require.NoError(t, db.Write.Exec("UPDATE sessions SET repo_key = 'as it was spelled'").Error)
+
+		fresh := edition(lexicons.Settings{Secrets: lexicons.PolicyOff})
+		require.NoError(t, fresh.Adopt(t.Context()))
+		settle(t, fresh)
+		list, err := fresh.ListSessions(t.Context(), guest, index.SessionFilter{Repo: "https://git.example/team/tool"}, index.Page{})
+		require.NoError(t, err)
+		require.Len(t, list.Items, 1)
+		require.Equal(t, ref.URI, list.Items[0].URI)
+		require.Equal(t, "git.example/team/tool", list.Items[0].RepoKey)
+	})
+}
+
 // Whenever the lexicons change, and however the walks are cut and woven with
 // events, what comes of it at rest is what a replay of the journal makes under
 // the lexicons of the end.
