@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
 	"herbarium.garden/lexicons"
 	"herbarium.garden/lexicons/xrpc"
+	"herbarium.garden/pds/account"
 	"herbarium.garden/pds/repostore"
 )
 
@@ -37,13 +39,34 @@ type dryFinding struct {
 
 // validateRecord is the dry run: what createRecord, putRecord, an update of
 // applyWrites or deleteRecord would answer, and everything that the rules
-// remark. It writes nothing.
+// remark. It writes nothing. For a member of the team whose repo another host keeps
+// it is judged by what the index beside this host has witnessed of it.
 func (p *PDS) validateRecord(ctx context.Context, v xrpc.Viewer, in validateRecordInput) (*validateRecordOutput, error) {
-	options, err := p.writeOptions(ctx, v, in.Repo, nil)
+	switch v.Kind {
+	case xrpc.Account:
+		return p.dryRun(ctx, v, in, "host")
+	case xrpc.Service:
+		if _, err := p.accounts.Get(ctx, v.DID); errors.Is(err, account.ErrNotFound) {
+			return p.dryRun(ctx, v, in, "index")
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return nil, invalidToken("a write is judged for the repo that it is made to; show its account's access token, or for a repo that is hosted elsewhere a service token of its DID")
+}
+
+func (p *PDS) dryRun(ctx context.Context, v xrpc.Viewer, in validateRecordInput, scope string) (*validateRecordOutput, error) {
+	var options repostore.Options
+	var err error
+	if scope == "host" {
+		options, err = p.writeOptions(ctx, v, in.Repo, nil)
+	} else {
+		err = p.isForeignRepo(ctx, v, in.Repo)
+	}
 	if err != nil {
 		return nil, err
 	}
-	out := &validateRecordOutput{Scope: "host"}
+	out := &validateRecordOutput{Scope: scope}
 	w, err := p.dryWrite(in)
 	if err != nil {
 		return nil, err
@@ -55,7 +78,16 @@ func (p *PDS) validateRecord(ctx context.Context, v xrpc.Viewer, in validateReco
 		}
 	}
 	if w.Action == repostore.Remove || w.Record != nil {
-		stateful, err := p.dryApply(ctx, v.DID, w, options, out)
+		stateful, err := dryApply(func() ([]lexicons.Finding, error) {
+			if scope == "index" {
+				return p.foresee(ctx, v.DID, w)
+			}
+			result, err := p.repos.DryRun(ctx, v.DID, []repostore.Write{w}, options)
+			if err != nil {
+				return nil, err
+			}
+			return result.Writes[0].Findings, nil
+		}, out)
 		if err != nil {
 			return nil, err
 		}
@@ -101,12 +133,12 @@ func (p *PDS) dryParse(ctx context.Context, did syntax.DID, in validateRecordInp
 	return p.remarks(ctx, did, *w)
 }
 
-// dryApply asks the repo. A refusal by its rules is among the findings; any
-// other goes straight into out.
-func (p *PDS) dryApply(ctx context.Context, did syntax.DID, w repostore.Write, options repostore.Options, out *validateRecordOutput) ([]lexicons.Finding, error) {
-	result, err := p.repos.DryRun(ctx, did, []repostore.Write{w}, options)
+// dryApply asks the state that judges. A refusal by the rules is among the
+// findings; any other goes straight into out.
+func dryApply(judge func() ([]lexicons.Finding, error), out *validateRecordOutput) ([]lexicons.Finding, error) {
+	findings, err := judge()
 	if err == nil {
-		return result.Writes[0].Findings, nil
+		return findings, nil
 	}
 	err = writeError(err)
 	var answered *xrpc.Error
@@ -118,6 +150,33 @@ func (p *PDS) dryApply(ctx context.Context, did syntax.DID, w repostore.Write, o
 		return nil, nil
 	}
 	return findingsOf(err)
+}
+
+// isForeignRepo checks that a member who is hosted elsewhere asks about its own
+// repo, and that there is something to judge by.
+func (p *PDS) isForeignRepo(ctx context.Context, v xrpc.Viewer, repo syntax.AtIdentifier) error {
+	if repo.DID() != v.DID {
+		return xrpc.Errorf(http.StatusUnauthorized, "AuthenticationRequired", "the service token is of %[1]s; set repo to %[1]s", v.DID)
+	}
+	if p.foresight != nil {
+		if snap, err := p.foresight(ctx, v.DID, nil); err != nil || snap != nil {
+			return err
+		}
+	}
+	return xrpc.InvalidRequest("the repo %s is neither kept nor indexed here, so there is nothing to judge a write by", v.DID)
+}
+
+// foresee judges by what the index has witnessed of the repo.
+func (p *PDS) foresee(ctx context.Context, did syntax.DID, w repostore.Write) ([]lexicons.Finding, error) {
+	snap, err := p.foresight(ctx, did, w.Record)
+	if err != nil || snap == nil {
+		return nil, err // unknown only if it was forgotten this moment
+	}
+	result, err := repostore.Foresee(ctx, p.library.Current().Rules, did, w, snap, p.now())
+	if err != nil {
+		return nil, err
+	}
+	return result.Findings, nil
 }
 
 func findingsOf(err error) ([]lexicons.Finding, error) {

@@ -25,6 +25,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"herbarium.garden/appview/index"
 	"herbarium.garden/blobstore"
 	"herbarium.garden/lexicons"
 	"herbarium.garden/lexicons/xrpc"
@@ -59,8 +60,9 @@ type setting struct {
 	dns        account.TXTResolver                 // what DNS says; nothing is asked for .test
 	web        http.RoundTripper                   // other hosts
 	limits     pds.Limits
-	clock      *clock    // of the handlers and of the accounts; the machine's when nil
-	index      pds.Index // beside the host; none when nil
+	clock      *clock       // of the handlers and of the accounts; the machine's when nil
+	index      pds.Index    // beside the host; none when nil
+	witness    *index.Index // of repos that are kept elsewhere; none when nil
 }
 
 // clock is a time that a test moves.
@@ -196,13 +198,23 @@ func newHost(t *testing.T, db *migrations.DB, set setting) *host {
 	quiet := slog.New(slog.NewTextHandler(lines, nil))
 	audit, err := operator.NewLog(db, now)
 	require.NoError(t, err)
+	var foresight func(context.Context, syntax.DID, *lexicons.Record) (lexicons.Snapshot, error)
+	if set.witness != nil {
+		foresight = func(ctx context.Context, did syntax.DID, record *lexicons.Record) (lexicons.Snapshot, error) {
+			snap, err := set.witness.Foresight(ctx, did, record)
+			if errors.Is(err, index.ErrNotFound) {
+				return nil, nil
+			}
+			return snap, err
+		}
+	}
 	host, err := pds.New(pds.Config{
 		PublicURL: public, ServiceDID: h.did, HandleDomains: []string{".test"}, Visibility: set.visibility,
 		InviteRequired: set.invites, TeamDIDs: set.teamDIDs, DevLoopback: true, Limits: set.limits, VerifyBlobs: set.verify, BlobRedirect: set.redirect, Scrub: set.scrub, Version: "test",
 		Links: pds.Links{PrivacyPolicy: "https://example.org/privacy"}, Contact: pds.Contact{Email: "operator@example.org"},
 	}, pds.Deps{
 		DB: db, Accounts: h.accounts, Repos: h.repos, Events: h.events, Blobs: blobs, Rules: rules,
-		Audit: audit, Index: set.index, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: quiet, Now: now, ProxyClient: set.proxy,
+		Audit: audit, Index: set.index, Foresight: foresight, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: quiet, Now: now, ProxyClient: set.proxy,
 	})
 	require.NoError(t, err)
 	h.server, err = xrpc.New(xrpc.Config{

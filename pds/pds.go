@@ -1,6 +1,7 @@
 package pds
 
 import (
+	"context"
 	crand "crypto/rand"
 	"errors"
 	"fmt"
@@ -99,6 +100,10 @@ type Deps struct {
 	// so that it hides or forgets them too, and which lexicons were added.
 	Index Index
 
+	// Foresight, when not nil, is what an index knows of a repo that is kept elsewhere,
+	// for a dry run of a write to it; nil, and no error, when it knows nothing.
+	Foresight func(ctx context.Context, did syntax.DID, record *lexicons.Record) (lexicons.Snapshot, error)
+
 	// IsAdminPassword compares in constant time (account.Secrets does).
 	IsAdminPassword func(password string) bool
 
@@ -119,7 +124,8 @@ type PDS struct {
 	blobs       *blobstore.Store
 	library     *library.Library
 	directory   identity.Directory
-	index       Index         // nil without one
+	index       Index // nil without one
+	foresight   func(ctx context.Context, did syntax.DID, record *lexicons.Record) (lexicons.Snapshot, error)
 	telling     sync.Mutex    // held while index is told of a takedown
 	lexiconSync sync.Mutex    // held while index is told of the lexicons
 	purging     chan struct{} // has room for one token: whoever put it there makes the steps of purges
@@ -158,6 +164,7 @@ func New(cfg Config, deps Deps) (*PDS, error) {
 		handles:     deps.Handles,
 		directory:   deps.Directory,
 		index:       deps.Index,
+		foresight:   deps.Foresight,
 		log:         deps.Log,
 		now:         deps.Now,
 		proxyClient: deps.ProxyClient,

@@ -23,7 +23,7 @@ func (p *PDS) registerRepo(s *xrpc.Server) error {
 		xrpc.Procedure(s, "com.atproto.repo.deleteRecord", xrpc.AccessToken, p.deleteRecord, xrpc.JudgesGrants()),
 		xrpc.Procedure(s, "com.atproto.repo.applyWrites", xrpc.AccessToken, p.applyWrites, xrpc.JudgesGrants()),
 		xrpc.Upload(s, "com.atproto.repo.importRepo", xrpc.AccessToken, p.importRepo, xrpc.MaxBody(repostore.MaxImportBytes), xrpc.JudgesGrants()),
-		xrpc.Procedure(s, "garden.herbarium.validateRecord", xrpc.AccessToken, p.validateRecord),
+		xrpc.Procedure(s, "garden.herbarium.validateRecord", xrpc.Member, p.validateRecord),
 		xrpc.Query(s, "com.atproto.repo.getRecord", xrpc.Published, p.getRecord, xrpc.JudgesGrants()),
 		xrpc.Query(s, "com.atproto.repo.listRecords", xrpc.Published, p.listRecords, xrpc.JudgesGrants()),
 		xrpc.Query(s, "com.atproto.repo.describeRepo", xrpc.Published, p.describeRepo, xrpc.JudgesGrants()),

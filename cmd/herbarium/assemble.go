@@ -250,7 +250,7 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 		VerifyBlobs: cfg.BlobVerify, BlobRedirect: cfg.BlobRedirect,
 	}, pds.Deps{
 		DB: pdsDB, Accounts: s.accounts, Repos: s.repos, Events: s.events, Blobs: s.blobs, Rules: rules,
-		Audit: audit, Index: besideIndex{idx}, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: log,
+		Audit: audit, Index: besideIndex{idx}, Foresight: besideIndex{idx}.foresight, Directory: directory, Handles: handles, IsAdminPassword: secrets.IsAdminPassword, Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/ipfs/go-cid"
 
 	"herbarium.garden/appview/index"
+	"herbarium.garden/lexicons"
 	"herbarium.garden/pds"
 )
 
@@ -14,6 +16,15 @@ import (
 type besideIndex struct{ *index.Index }
 
 var _ pds.Index = besideIndex{}
+
+// foresight is what the PDS may ask of repos that it does not keep.
+func (x besideIndex) foresight(ctx context.Context, did syntax.DID, record *lexicons.Record) (lexicons.Snapshot, error) {
+	snap, err := x.Foresight(ctx, did, record)
+	if errors.Is(err, index.ErrNotFound) {
+		return nil, nil
+	}
+	return snap, err
+}
 
 // PurgeImpact implements pds.PurgeIndex.
 func (x besideIndex) PurgeImpact(ctx context.Context, uri syntax.ATURI, limit int) (impact pds.IndexImpact, err error) {

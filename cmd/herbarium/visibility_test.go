@@ -258,7 +258,7 @@ var gates = map[string]gate{
 	"com.atproto.identity.getRecommendedDidCredentials": toAccounts,
 	"com.atproto.identity.updateHandle":                 toAccounts,
 	"com.atproto.temp.checkSignupQueue":                 toAccounts,
-	"garden.herbarium.validateRecord":                   toAccounts,
+	"garden.herbarium.validateRecord":                   toMembers,
 	"com.atproto.admin.deleteAccount":                   toAdmin,
 	"com.atproto.admin.getAccountInfo":                  toAdmin,
 	"com.atproto.admin.getAccountInfos":                 toAdmin,
