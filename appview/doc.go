@@ -16,9 +16,9 @@
 //     What is inferred says so and why.
 //   - A state of a reference is the index's word for it, and a verdict on a
 //     citation is shown with it alone.
-//   - No word of a withheld turn, of a foreign turn or of a deleted record
-//     leaves here, and no user name or password in a URL, whatever the record
-//     holds.
+//   - No word of a withheld turn or of a deleted record leaves here, none of a
+//     foreign turn but in getRecord of that very record, and no user name or
+//     password in a URL, whatever the record holds.
 //   - In a markdown document no text that somebody wrote can pass for the
 //     document's own structure.
 //   - Every answer fits its lexicon; a test sends each through it.
