@@ -89,14 +89,16 @@ type object = map[string]any
 
 const operatorPassword = "correct horse battery staple"
 
-func deploy(t *testing.T, m mode) *deployment {
+// deploy starts the program in a mode; settings are more of its environment, as
+// HERBARIUM_NAME=value.
+func deploy(t *testing.T, m mode, settings ...string) *deployment {
 	t.Helper()
 	d := &deployment{t: t, mode: m, member: newElsewhere(t), outside: newElsewhere(t)}
-	cfg, err := config.Load(config.Input{Environ: []string{
+	cfg, err := config.Load(config.Input{Environ: append([]string{
 		"HERBARIUM_DATA_DIR=" + t.TempDir(), "HERBARIUM_VISIBILITY=" + m.visibility, "HERBARIUM_PUBLIC_COLLECTIONS=" + m.published,
 		"HERBARIUM_TEAM_DIDS=" + string(d.member.did), "HERBARIUM_ADMIN_PASSWORD=" + operatorPassword,
 		"HERBARIUM_INVITES=open", "HERBARIUM_RATE_LIMITS=off", "HERBARIUM_DEV_LOOPBACK=true",
-	}})
+	}, settings...)})
 	require.NoError(t, err)
 	d.service, err = assemble(t.Context(), cfg, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
