@@ -49,6 +49,7 @@ func (x *Index) Apply(ctx context.Context, source string, cursor int64, events [
 	if err != nil {
 		return fmt.Errorf("apply events of %s: %w", source, err)
 	}
+	x.ring()
 	return nil
 }
 
@@ -85,6 +86,14 @@ type writer struct {
 	restale map[syntax.ATURI]bool // records whose findings must be computed anew
 	moved   map[syntax.ATURI]bool // targets that came, changed or went: whoever names them is stale too
 	recount map[syntax.ATURI]bool // conversations whose turns must be counted anew
+
+	// What those who follow are told.
+	untold    []changeRow
+	changeSeq int64                 // of the last change that is stored
+	joined    map[string]bool       // observations that linked chains in this transaction
+	released  map[syntax.ATURI]bool // records that came out of quarantine
+	silent    bool                  // the journal is replayed: nothing happens
+	purging   bool                  // what is deleted is removed for good
 }
 
 // newWriter locks the index: one transaction applies at a time, on Postgres
@@ -103,12 +112,16 @@ func (x *Index) newWriter(tx *gorm.DB, source string) (*writer, error) {
 		restale:  map[syntax.ATURI]bool{},
 		moved:    map[syntax.ATURI]bool{},
 		recount:  map[syntax.ATURI]bool{},
+		joined:   map[string]bool{},
+		released: map[syntax.ATURI]bool{},
 	}
+	var state struct{ NextLabel, ChangeSeq int64 }
 	// That a program of another edition wrote is noted: see Revalidate.
-	err := tx.Raw("UPDATE index_state SET applied = applied + 1, mixed = mixed OR edition <> ? WHERE id = 1 RETURNING next_label", x.edition).Scan(&w.nextLabel).Error
+	err := tx.Raw("UPDATE index_state SET applied = applied + 1, mixed = mixed OR edition <> ? WHERE id = 1 RETURNING next_label, change_seq", x.edition).Scan(&state).Error
 	if err != nil {
 		return nil, fmt.Errorf("lock index: %w", err)
 	}
+	w.nextLabel, w.changeSeq = state.NextLabel, state.ChangeSeq
 	// Read behind the lock: no change of the lexicons can come between.
 	if w.held, err = x.library.In(tx); err != nil {
 		return nil, err
@@ -244,9 +257,8 @@ func (w *writer) difference(e *Resync) ([]Operation, error) {
 }
 
 func (w *writer) account(r *repoRow, e *Account) error {
-	r.Active, r.Status, r.changed = e.Active, clean(e.Status), true
 	if e.Active || e.Status != "deleted" {
-		return nil
+		return w.hold(r, e)
 	}
 	ops, err := w.difference(&Resync{DID: e.DID})
 	if err != nil {
@@ -260,7 +272,19 @@ func (w *writer) account(r *repoRow, e *Account) error {
 	}
 	// The repo is gone; should the DID come back, it starts over.
 	r.Rev, r.CommitCID, r.DataCID, r.Sync = "", "", "", string(SyncPending)
-	return nil
+	return w.hold(r, e)
+}
+
+// hold takes over whether an account is active.
+func (w *writer) hold(r *repoRow, e *Account) error {
+	was := r.Active
+	r.Active, r.Status, r.changed = e.Active, clean(e.Status), true
+	if was == e.Active {
+		return nil
+	}
+	return w.tell(changeRow{
+		Kind: string(ChangeAccount), URI: "at://" + r.Did, Did: r.Did, shown: true, detail: changeDetail{Active: e.Active},
+	})
 }
 
 // operation journals one operation and derives what follows from it.
@@ -332,6 +356,9 @@ func (w *writer) settle(ctx context.Context) error {
 				return fmt.Errorf("save repo %s: %w", r.Did, err)
 			}
 		}
+	}
+	if err := w.saveChanges(); err != nil {
+		return err
 	}
 	return w.tx.Exec("UPDATE index_state SET next_label = ? WHERE id = 1", w.nextLabel).Error
 }

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -211,6 +212,9 @@ func (w *writer) extendChain(n, target *nodeRow) (bool, error) {
 		return false, err
 	}
 	w.lostHeads = append(w.lostHeads, target.URI)
+	if err := w.tellHead(ref{URI: target.URI, CID: target.CID}, ref{URI: n.URI, CID: n.CID}); err != nil {
+		return false, err
+	}
 	return true, w.tx.Exec("UPDATE observations SET head = FALSE WHERE uri = ?", target.URI).Error
 }
 
@@ -234,7 +238,7 @@ func (w *writer) joinChains(n, target *nodeRow, waiting []nodeRow) error {
 	if err := w.startChain(n); err != nil {
 		return err
 	}
-	w.tangled[n.Chain] = true
+	w.tangled[n.Chain], w.joined[n.URI] = true, true
 	if target != nil {
 		w.tangled[target.Chain] = true
 	}
@@ -276,6 +280,7 @@ func (w *writer) untangle() error {
 	}
 	// All at once: those that became one must be seen together.
 	var rows []nodeRow
+	var before []branchRow
 	var lost []string
 	for chains := range slices.Chunk(slices.Sorted(maps.Keys(w.tangled)), MaxBatch) {
 		part, err := w.nodes("chain IN ?", chains)
@@ -283,11 +288,14 @@ func (w *writer) untangle() error {
 			return err
 		}
 		rows = append(rows, part...)
-		var heads []string
-		if err := w.tx.Raw("DELETE FROM chain_branches WHERE chain IN ? RETURNING head_uri", chains).Scan(&heads).Error; err != nil {
+		var branches []branchRow
+		if err := w.tx.Raw("DELETE FROM chain_branches WHERE chain IN ? RETURNING branch, chain, main, head_uri", chains).Scan(&branches).Error; err != nil {
 			return err
 		}
-		lost = append(lost, heads...)
+		before = append(before, branches...)
+		for _, b := range branches {
+			lost = append(lost, b.HeadURI)
+		}
 	}
 	was := slices.Clone(rows)
 	wasHead := make(map[string]bool, len(lost))
@@ -327,5 +335,47 @@ func (w *writer) untangle() error {
 		}
 	}
 	w.tangled = map[int64]bool{}
+	return w.tellHeads(rows, before, branches)
+}
+
+// tellHeads notes which heads moved when chains were shaped anew: of each that
+// the chosen head is another one, and of the others those that are none any
+// more. What joined chains just now was nobody's head before.
+func (w *writer) tellHeads(rows []nodeRow, before, now []branchRow) error {
+	nodes := make(map[string]*nodeRow, len(rows))
+	for i := range rows {
+		nodes[rows[i].URI] = &rows[i]
+	}
+	heads, ofBranch, ofChain := map[string]bool{}, map[int64]string{}, map[int64]string{}
+	for _, b := range now {
+		heads[b.HeadURI], ofBranch[b.Branch] = true, b.HeadURI
+		if b.Main {
+			ofChain[b.Chain] = b.HeadURI
+		}
+	}
+	slices.SortFunc(before, func(a, b branchRow) int { return cmp.Compare(a.HeadURI, b.HeadURI) })
+	for _, b := range before {
+		old := nodes[b.HeadURI]
+		if old == nil || w.joined[old.URI] {
+			continue
+		}
+		head := ofChain[old.Chain]
+		if !b.Main {
+			if heads[old.URI] {
+				continue
+			}
+			head = cmp.Or(ofBranch[old.Branch], head)
+		}
+		if head == old.URI {
+			continue
+		}
+		to := ref{}
+		if n := nodes[head]; n != nil {
+			to = ref{URI: n.URI, CID: n.CID}
+		}
+		if err := w.tellHead(ref{URI: old.URI, CID: old.CID}, to); err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -22,8 +22,10 @@ func (w *writer) settleCitations(rec *recordRow, citing map[string]any) ([]Check
 	if len(citations) == 0 {
 		return nil, nil // a version before this one was cleared away with all that it cited
 	}
+	var before, now []standing
 	if !w.fresh[rec.uri()] {
-		if err := w.tx.Exec("DELETE FROM citations WHERE from_uri = ?", rec.URI).Error; err != nil {
+		err := w.tx.Raw("DELETE FROM citations WHERE from_uri = ? RETURNING path, target_uri, target_cid, verdict, freshness, head_uri", rec.URI).Scan(&before).Error
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -45,18 +47,25 @@ func (w *writer) settleCitations(rec *recordRow, citing map[string]any) ([]Check
 		case c.Target.URI.Collection() == lexicons.ObservationNSID:
 			head = string(c.Target.URI) // it is its own head, or will be compared once it has another
 		}
+		s := standing{
+			Path: clean(c.Path), TargetURI: clean(string(c.Target.URI)), TargetCID: c.Target.CID.String(),
+			Verdict: string(c.Tested.Verdict), Freshness: string(c.Freshness), HeadURI: head,
+		}
+		now = append(now, s)
 		err := w.tx.Exec(`INSERT INTO citations (`+citationColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			rec.URI, clean(c.Path), rec.Did, indexKey(c.Relation), clean(string(c.Target.URI)), c.Target.CID.String(),
-			clean(string(c.Target.URI.Collection())), string(c.Tested.Verdict), c.Tested.Reason, string(c.Tested.Haystack), start, end,
-			string(c.Freshness), head).Error
+			rec.URI, s.Path, rec.Did, indexKey(c.Relation), s.TargetURI, s.TargetCID,
+			clean(string(c.Target.URI.Collection())), s.Verdict, c.Tested.Reason, string(c.Tested.Haystack), start, end,
+			s.Freshness, head).Error
 		if err != nil {
 			return nil, fmt.Errorf("note citation %s of %s: %w", c.Path, rec.URI, err)
 		}
 	}
 	if waits {
-		return checked, w.enqueue(queueRecord, rec.URI)
+		if err := w.enqueue(queueRecord, rec.URI); err != nil {
+			return nil, err
+		}
 	}
-	return checked, nil
+	return checked, w.tellCitations(rec, before, now)
 }
 
 // citationsOf are the citations of a record; none of a message that is withheld,

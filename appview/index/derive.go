@@ -136,6 +136,14 @@ func (w *writer) deriveVersion(row *journalRow, rec *recordRow) error {
 	if err := w.saveRecord(rec); err != nil {
 		return err
 	}
+	if err := w.tellVersion(&was, rec, row.Rev); err != nil {
+		return err
+	}
+	if row.collection() == lexicons.SessionNSID && parsed != nil && rec.State == string(StateOK) {
+		if err := w.tellSession(rec, row.Rev, lexicons.ReadSession(parsed.Value)); err != nil {
+			return err
+		}
+	}
 	if rec.Versions > 1 {
 		if err := w.clear(rec); err != nil {
 			return err
@@ -196,6 +204,9 @@ func (w *writer) deriveDelete(row *journalRow, rec *recordRow) error {
 	if rec.deleted() { // a record under a key that was used again
 		rec.RepoCID = ""
 		return w.saveRecord(rec)
+	}
+	if err := w.tellDeleted(rec, row.Rev); err != nil {
+		return err
 	}
 	if row.collection() == lexicons.ObservationNSID {
 		if err := w.buryNode(row.uri()); err != nil {

@@ -6,8 +6,9 @@
 // observations, supersedes chains and their heads, sessions, classes, skills,
 // conversations, references, citations, findings), which Reindex builds again
 // from the journal; what came of looking for citations in blobs; the witnessed
-// state of each repo and the cursor of each source; and the lexicons that it was
-// told of, beside those of the program.
+// state of each repo and the cursor of each source; the changes of the views,
+// for those who follow; and the lexicons that it was told of, beside those of
+// the program.
 //
 // Hides: tables, SQL, the order in which things arrived.
 //
@@ -23,6 +24,8 @@
 //     leaves to RecheckCitations is said to be unknown until then.
 //   - Deleting a record, and taking words out of a message, nulls the content
 //     in the journal in the transaction that removes the derived rows.
+//   - What changes a view is told in the transaction that does it, in the order
+//     of commit; a replay tells nothing but that there was one.
 //   - An observation is what was first seen at its URI; whatever came later
 //     there is listed beside it as a violation.
 //   - Nothing of a repo that is inactive, nothing that was taken down, and no

@@ -108,21 +108,24 @@ func (w *writer) settleRecord(ctx context.Context, uri syntax.ATURI) error {
 		return err
 	}
 	delete(w.parsed, versionKey(rec.URI, rec.CID)) // settled: a reindex must not hold the whole journal
+	var before, now []judgement
 	if !w.fresh[uri] {
-		if err := w.tx.Exec("DELETE FROM findings WHERE uri = ?", uri).Error; err != nil {
+		if err := w.tx.Raw("DELETE FROM findings WHERE uri = ? RETURNING code, path, cid, severity", uri).Scan(&before).Error; err != nil {
 			return err
 		}
 	}
 	for _, f := range found {
+		j := judgement{cut(clean(f.Code), 100), cut(clean(f.Path), maxFindingPath), f.cid, string(f.Severity)}
+		now = append(now, j)
 		err := w.tx.Exec(`INSERT INTO findings (uri, code, path, cid, did, collection, severity, message, repair, at)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			uri, cut(clean(f.Code), 100), cut(clean(f.Path), maxFindingPath), f.cid, rec.Did, rec.Collection,
-			string(f.Severity), cut(clean(f.Message), maxFindingMessage), cut(clean(f.Repair), maxFindingMessage), f.at).Error
+			uri, j.Code, j.Path, j.CID, rec.Did, rec.Collection,
+			j.Severity, cut(clean(f.Message), maxFindingMessage), cut(clean(f.Repair), maxFindingMessage), f.at).Error
 		if err != nil {
 			return err
 		}
 	}
-	return nil
+	return w.tellFindings(rec, before, now)
 }
 
 // noted is a finding with the version that it concerns.

@@ -32,6 +32,8 @@ type Index struct {
 	edition string // of the rules
 	now     func() time.Time
 
+	changed chan struct{} // holds one ring
+
 	pack   *zstd.Encoder // of proofs; both are used without a stream, and safe for concurrent use
 	unpack *zstd.Decoder
 }
@@ -56,5 +58,5 @@ func New(c Config) (*Index, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new index: %w", err)
 	}
-	return &Index{db: c.DB, library: added, edition: c.Rules.Edition(), now: c.Now, pack: pack, unpack: unpack}, nil
+	return &Index{db: c.DB, library: added, edition: c.Rules.Edition(), now: c.Now, changed: make(chan struct{}, 1), pack: pack, unpack: unpack}, nil
 }

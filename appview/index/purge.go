@@ -80,9 +80,11 @@ func (w *writer) purge(uri syntax.ATURI, only []string, did *Purged) error {
 			return err
 		}
 		at := commitAt{did: syntax.DID(rec.Did), rev: syntax.TID(r.Rev), cid: parseCID(r.CommitCID), baseline: true}
-		if err := w.operation(at, Operation{
+		w.purging = true
+		err = w.operation(at, Operation{
 			Action: lexicons.Delete, Collection: syntax.NSID(rec.Collection), RecordKey: syntax.RecordKey(rec.Rkey), Prev: parseCID(rec.RepoCID),
-		}); err != nil {
+		})
+		if w.purging = false; err != nil {
 			return err
 		}
 		did.Records++

@@ -40,6 +40,7 @@ func (x *Index) rebuild(ctx context.Context, tx *gorm.DB) error {
 	if err != nil {
 		return err
 	}
+	w.silent = true
 	for _, table := range derived {
 		clear := "DELETE FROM " + table
 		if table == "findings" {
@@ -56,6 +57,9 @@ func (x *Index) rebuild(ctx context.Context, tx *gorm.DB) error {
 		return err
 	}
 	if err := w.settle(ctx); err != nil {
+		return err
+	}
+	if err := w.tellReindexed(); err != nil {
 		return err
 	}
 	return w.adopted()

@@ -277,8 +277,20 @@ func (w *writer) rejudge(rec *recordRow) error {
 		return w.renew(row, rec, parsed)
 	}
 	w.moved[row.uri()] = true
+	was := *rec
 	if quarantined {
+		rec.State = string(StateQuarantined)
+		if err := w.tellVersion(&was, rec, row.Rev); err != nil {
+			return err
+		}
 		return w.withdraw(rec)
+	}
+	rec.State = string(StateOK)
+	if rec.Violated {
+		rec.State = string(StateViolated)
+	}
+	if err := w.tellVersion(&was, rec, row.Rev); err != nil {
+		return err
 	}
 	return w.release(row, rec, parsed)
 }
@@ -303,7 +315,6 @@ func (w *writer) renew(row *journalRow, rec *recordRow, parsed *lexicons.Record)
 
 // withdraw takes a record out of the views.
 func (w *writer) withdraw(rec *recordRow) error {
-	rec.State = string(StateQuarantined)
 	if syntax.NSID(rec.Collection) == lexicons.ObservationNSID {
 		if err := w.buryNode(syntax.ATURI(rec.URI)); err != nil {
 			return err
@@ -317,10 +328,6 @@ func (w *writer) withdraw(rec *recordRow) error {
 
 // release takes a record out of quarantine.
 func (w *writer) release(row *journalRow, rec *recordRow, parsed *lexicons.Record) error {
-	rec.State = string(StateOK)
-	if rec.Violated {
-		rec.State = string(StateViolated)
-	}
 	if row.collection() == lexicons.ObservationNSID {
 		if err := w.reviveNode(row.uri()); err != nil {
 			return err

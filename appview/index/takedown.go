@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"gorm.io/gorm"
@@ -55,7 +56,30 @@ func (x *Index) takedown(ctx context.Context, uri syntax.ATURI, listed bool, cha
 		for _, session := range sessions {
 			w.recount[session] = true
 		}
+		if err := w.tellTakedown(uri, listed); err != nil {
+			return err
+		}
 		return w.settle(ctx)
+	})
+}
+
+// tellTakedown notes that a record went from the views, or came back; it was not
+// there anyway when it was deleted or is quarantined.
+func (w *writer) tellTakedown(uri syntax.ATURI, listed bool) error {
+	rec, err := w.record(uri)
+	if err != nil || rec == nil || !slices.Contains(live, rec.State) {
+		return err
+	}
+	kind := ChangeRestored
+	if listed {
+		kind = ChangeTakenDown
+	}
+	r, err := w.repo(syntax.DID(rec.Did))
+	if err != nil {
+		return err
+	}
+	return w.tell(changeRow{
+		Kind: string(kind), URI: rec.URI, Did: rec.Did, Collection: rec.Collection, shown: true, Hidden: !r.Active,
 	})
 }
 

@@ -32,12 +32,15 @@ func clockworkTID(n int) syntax.TID {
 // newIndex makes an index with the real catalog and rules.
 func newIndex(t testing.TB, db *migrations.DB) *index.Index {
 	t.Helper()
+	return newIndexAt(t, db, func() time.Time { return now })
+}
+
+// newIndexAt makes one with a clock.
+func newIndexAt(t testing.TB, db *migrations.DB, clock func() time.Time) *index.Index {
+	t.Helper()
 	catalog, err := lexicons.Load()
 	require.NoError(t, err)
-	x, err := index.New(index.Config{
-		DB: db, Rules: lexicons.NewRules(catalog, lexicons.Settings{}),
-		Now: func() time.Time { return now },
-	})
+	x, err := index.New(index.Config{DB: db, Rules: lexicons.NewRules(catalog, lexicons.Settings{}), Now: clock})
 	require.NoError(t, err)
 	return x
 }

@@ -23,6 +23,17 @@ chain_nodes.forked boolean NOT NULL
 chain_nodes.bereft boolean NOT NULL
 chain_nodes.observed_at text NOT NULL COLLATE C
 chain_nodes.indexed_at text NOT NULL COLLATE C
+changes.seq bigint NOT NULL
+changes.kind text NOT NULL COLLATE C
+changes.uri text NOT NULL COLLATE C
+changes.did text NOT NULL COLLATE C
+changes.collection text NOT NULL COLLATE C
+changes.cid text NOT NULL COLLATE C
+changes.rev text NOT NULL COLLATE C
+changes.detail text NOT NULL COLLATE C
+changes.needs text NOT NULL COLLATE C
+changes.hidden boolean NOT NULL
+changes.at text NOT NULL COLLATE C
 citation_queue.kind text NOT NULL COLLATE C
 citation_queue.uri text NOT NULL COLLATE C
 citation_queue.due_at text NOT NULL COLLATE C
@@ -83,6 +94,8 @@ index_state.next_label bigint NOT NULL
 index_state.applied bigint NOT NULL
 index_state.edition text NOT NULL COLLATE C DEFAULT ''::text
 index_state.mixed boolean NOT NULL DEFAULT false
+index_state.change_seq bigint NOT NULL DEFAULT 0
+index_state.changes_pruned bigint NOT NULL DEFAULT 0
 journal.seq bigint NOT NULL IDENTITY ALWAYS
 journal.source text NOT NULL COLLATE C
 journal.did text NOT NULL COLLATE C
@@ -214,6 +227,7 @@ trust_members.circle text NOT NULL COLLATE C
 blob_refs blob_refs_pkey PRIMARY KEY (uri, cid)
 chain_branches chain_branches_pkey PRIMARY KEY (branch)
 chain_nodes chain_nodes_pkey PRIMARY KEY (uri)
+changes changes_pkey PRIMARY KEY (seq)
 citation_queue citation_queue_pkey PRIMARY KEY (kind, uri)
 citations citations_pkey PRIMARY KEY (from_uri, path)
 classes classes_pkey PRIMARY KEY (uri)
@@ -252,6 +266,7 @@ CREATE INDEX chain_nodes_foreign ON public.chain_nodes USING btree (did) WHERE (
 CREATE INDEX chain_nodes_ignored ON public.chain_nodes USING btree (did) WHERE (edge = 'ignored'::text);
 CREATE UNIQUE INDEX chain_nodes_pkey ON public.chain_nodes USING btree (uri);
 CREATE INDEX chain_nodes_target ON public.chain_nodes USING btree (target_uri, edge);
+CREATE UNIQUE INDEX changes_pkey ON public.changes USING btree (seq);
 CREATE INDEX citation_queue_due ON public.citation_queue USING btree (due_at, kind, uri);
 CREATE UNIQUE INDEX citation_queue_pkey ON public.citation_queue USING btree (kind, uri);
 CREATE INDEX citations_head ON public.citations USING btree (head_uri, from_uri);

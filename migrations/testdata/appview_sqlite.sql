@@ -37,6 +37,19 @@ CREATE INDEX chain_nodes_foreign ON chain_nodes (did)
     WHERE target_uri <> '' AND substr(target_uri, 6, length(did) + 1) <> did || '/';
 CREATE INDEX chain_nodes_ignored ON chain_nodes (did) WHERE edge = 'ignored';
 CREATE INDEX chain_nodes_target ON chain_nodes (target_uri, edge);
+CREATE TABLE changes (
+    seq        INTEGER PRIMARY KEY, -- microseconds since 1970 when the transaction began, or one more than the last
+    kind       TEXT NOT NULL,
+    uri        TEXT NOT NULL, -- of the record whose view changed; at://<did> for a whole repo, '' for the index
+    did        TEXT NOT NULL,
+    collection TEXT NOT NULL,
+    cid        TEXT NOT NULL, -- of the version that is shown then, and the rev of the commit that has it
+    rev        TEXT NOT NULL,
+    detail     TEXT NOT NULL, -- JSON by kind, '' for none
+    needs      TEXT NOT NULL, -- another collection that one must see to be told, * for all, '' for none
+    hidden     INTEGER NOT NULL, -- boolean; for the operator alone
+    at         TEXT NOT NULL
+) STRICT;
 CREATE TABLE citation_queue (
     kind   TEXT NOT NULL, -- head, record
     uri    TEXT NOT NULL,
@@ -125,7 +138,7 @@ CREATE TABLE index_state (
     id         INTEGER PRIMARY KEY CHECK (id = 1), -- the row that Apply locks: one at a time
     next_label INTEGER NOT NULL,                   -- next number for a chain or a branch
     applied    INTEGER NOT NULL                    -- transactions so far
-, edition TEXT NOT NULL DEFAULT '', mixed INTEGER NOT NULL DEFAULT 0) STRICT;
+, edition TEXT NOT NULL DEFAULT '', mixed INTEGER NOT NULL DEFAULT 0, change_seq INTEGER NOT NULL DEFAULT 0, changes_pruned INTEGER NOT NULL DEFAULT 0) STRICT;
 CREATE TABLE journal (
     seq          INTEGER PRIMARY KEY AUTOINCREMENT,
     source       TEXT NOT NULL,
