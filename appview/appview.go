@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -52,6 +53,8 @@ type Config struct {
 	IdleWithin   time.Duration
 	// MaxWait bounds how long a query waits for what its minRev asks for; 5 s when zero.
 	MaxWait time.Duration
+	// Follow is how subscribeChanges is served.
+	Follow Follow
 	// Now is the clock of everything that depends on time; time.Now when nil.
 	Now func() time.Time
 }
@@ -74,8 +77,11 @@ type Appview struct {
 	states    thresholds
 	maxWait   time.Duration
 	now       func() time.Time
-	methods   []syntax.NSID // registered, for describeService; written by Register only
-	counts    statusCache
+	follower  *follower
+	// stillMember is Follow.StillMember.
+	stillMember func(context.Context, *http.Request, xrpc.Viewer) bool
+	methods     []syntax.NSID // registered, for describeService; written by Register only
+	counts      statusCache
 }
 
 // New checks the configuration and makes an Appview. It starts nothing.
@@ -113,6 +119,9 @@ func New(c Config) (*Appview, error) {
 		states:    thresholds{active: c.ActiveWithin, idle: c.IdleWithin},
 		maxWait:   c.MaxWait,
 		now:       c.Now,
+		follower:  newFollower(c.Index, c.Follow, c.Now),
+
+		stillMember: c.Follow.StillMember,
 	}, nil
 }
 
@@ -141,7 +150,15 @@ func (a *Appview) Register(s *xrpc.Server) error {
 		a.registerTrust(s),
 		a.registerCitations(s),
 		a.registerExports(s),
+		a.registerChanges(s),
 	)
+}
+
+// registerChanges adds what tells of changes as they happen; see Run.
+func (a *Appview) registerChanges(s *xrpc.Server) error {
+	const subscribeChanges syntax.NSID = namespace + "subscribeChanges"
+	a.methods = append(a.methods, subscribeChanges)
+	return xrpc.Subscription(s, subscribeChanges, xrpc.Published, a.subscribeChanges, xrpc.OfService("herbarium_appview"))
 }
 
 // registerExports adds what answers with files.

@@ -117,7 +117,10 @@ func TestDescribeServiceIsOpenAndTheRestIsNot(t *testing.T) {
 func TestEveryQueryWithALexiconIsRegistered(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, dbtest.Open(t, migrations.Appview, migrations.SQLite))
-	want := []any{"garden.herbarium.verifyCitations"} // a procedure, for a draft comes in a body
+	want := []any{
+		"garden.herbarium.verifyCitations", // a procedure, for a draft comes in a body
+		"garden.herbarium.subscribeChanges",
+	}
 	for m := range s.catalog.Methods() {
 		if m.NSID == "garden.herbarium.getAccountLimits" { // the host's
 			continue

@@ -33,6 +33,7 @@ type site struct {
 	t       testing.TB
 	catalog *lexicons.Catalog
 	index   *index.Index
+	views   *appview.Appview
 	server  *xrpc.Server
 	team    directory
 	down    takedowns
@@ -43,6 +44,12 @@ type site struct {
 // newSite is a site of visibility team; published are its PUBLIC_COLLECTIONS.
 func newSite(t testing.TB, db *migrations.DB, published ...syntax.NSID) *site {
 	t.Helper()
+	return followedSite(t, db, appview.Follow{}, published...)
+}
+
+// followedSite is one with other bounds for who subscribes.
+func followedSite(t testing.TB, db *migrations.DB, follow appview.Follow, published ...syntax.NSID) *site {
+	t.Helper()
 	s := &site{t: t, now: noon, team: directory{}, down: takedowns{}, viewer: xrpc.Viewer{Kind: xrpc.Account, Member: true, Active: true}}
 	var err error
 	s.catalog, err = lexicons.Load()
@@ -51,14 +58,15 @@ func newSite(t testing.TB, db *migrations.DB, published ...syntax.NSID) *site {
 		DB: db, Rules: lexicons.NewRules(s.catalog, lexicons.Settings{}), Now: s.clock,
 	})
 	require.NoError(t, err)
-	views, err := appview.New(appview.Config{
-		Index: s.index, Directory: hosts{s.team, s.down}, Arrivals: arrivals{s.index}, MaxWait: 2 * time.Second, Now: s.clock, PublicCollections: published,
+	s.views, err = appview.New(appview.Config{
+		Follow: follow,
+		Index:  s.index, Directory: hosts{s.team, s.down}, Arrivals: arrivals{s.index}, MaxWait: 2 * time.Second, Now: s.clock, PublicCollections: published,
 		Service: appview.Service{DID: "did:web:host.test", Version: "test", Visibility: xrpc.Team, PublicURL: "https://host.test"},
 	})
 	require.NoError(t, err)
 	s.server, err = xrpc.New(xrpc.Config{Catalog: s.catalog, Authenticator: s, Visibility: xrpc.Team, Published: len(published) > 0, Now: s.clock, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	require.NoError(t, views.Register(s.server))
+	require.NoError(t, s.views.Register(s.server))
 	return s
 }
 

@@ -325,7 +325,10 @@ func compareWorlds(t *testing.T, dialect migrations.Dialect, seed uint64, steps 
 			require.Equal(t, want, got, "%s asks %v", name, q)
 		}
 	}
+	nobody := index.Viewer{Collections: published}
+	require.Equal(t, heard(t, bare, nobody), heard(t, full, nobody), "what nobody is told of as it happens")
 	// And there was something to hide.
+	require.NotEqual(t, heard(t, bare, index.Viewer{}), heard(t, full, index.Viewer{}))
 	full.viewer = xrpc.Viewer{Kind: xrpc.Account, Member: true, Active: true}
 	bare.viewer = full.viewer
 	status := question{"getIndexStatus", nil}

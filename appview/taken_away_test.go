@@ -198,6 +198,11 @@ func TestWordsThatWereTakenAwayAreServedNowhere(t *testing.T) {
 				require.Positive(t, answered[string(r.NSID)], "%s answers nothing that could show it", r.NSID)
 			}
 		}
+		changes := strings.Join(heard(t, s, index.Viewer{Admin: true}), "\n") // all that a subscription may tell
+		require.NotEmpty(t, changes)
+		for _, words := range w.hidden {
+			require.NotContains(t, changes, words)
+		}
 		require.NoError(t, s.index.Reindex(t.Context()))
 		for _, table := range tables(t, db) {
 			var rows []map[string]any

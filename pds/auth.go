@@ -179,11 +179,11 @@ func (a *Authenticator) basic(r *http.Request) (xrpc.Viewer, error) {
 	return xrpc.Viewer{Kind: xrpc.Admin, Active: true, Member: true}, nil
 }
 
-// stillMember looks again at who made a request that goes on for long. An
+// StillMember looks again at who made a request that goes on for long. An
 // access token is judged anew, so that a stream ends with its session or, at
 // the latest, with the token; a service JWT, which is good once, by its issuer.
 // What cannot be judged now is let go on until it can.
-func (a *Authenticator) stillMember(ctx context.Context, r *http.Request, v xrpc.Viewer) bool {
+func (a *Authenticator) StillMember(ctx context.Context, r *http.Request, v xrpc.Viewer) bool {
 	switch v.Kind {
 	case xrpc.Account:
 		token, err := bearerToken(r)

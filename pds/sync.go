@@ -248,7 +248,7 @@ type subscribeReposParams struct {
 func (p *PDS) subscribeRepos(_ context.Context, call *xrpc.Call, in subscribeReposParams) error {
 	var admitted func(context.Context) bool
 	if p.cfg.Visibility == xrpc.Team {
-		admitted = func(ctx context.Context) bool { return p.auth.stillMember(ctx, call.Request, call.Viewer) }
+		admitted = func(ctx context.Context) bool { return p.auth.StillMember(ctx, call.Request, call.Viewer) }
 	}
 	return p.events.Serve(call.Writer, call.Request, in.Cursor, admitted)
 }

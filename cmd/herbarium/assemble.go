@@ -41,6 +41,7 @@ type service struct {
 	crawler  *pds.Crawler // nil without CRAWLERS
 	host     *pds.PDS
 	index    *index.Index
+	views    *appview.Appview
 	content  index.Content // the bytes behind observations, as far as they are here
 
 	closers []func() error // what was opened, in order
@@ -100,9 +101,11 @@ func (s *service) parts() map[string]func(context.Context) error {
 		"repos":     s.repos.Run,
 		"sequencer": s.events.Run,
 		"ingest":    s.consumer.Run,
-		"retention": every(s.log, pruneEvery, "prune the event log", func(ctx context.Context) error {
-			_, err := s.events.Prune(ctx)
-			return err
+		"changes":   s.views.Run,
+		"retention": every(s.log, pruneEvery, "prune the event log and the changes", func(ctx context.Context) error {
+			_, pruned := s.events.Prune(ctx)
+			_, forgot := s.index.PruneChanges(ctx, s.cfg.EventRetention)
+			return errors.Join(pruned, forgot)
 		}),
 		"bucket": every(s.log, blobsEvery, "look after the bucket of blobs", s.lookAfterBlobs),
 		"blobs": every(s.log, collectEvery, "collect blobs", func(ctx context.Context) error {
@@ -266,10 +269,12 @@ func assemble(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *ser
 	views, err := appview.New(appview.Config{
 		Index: idx, Directory: host, Arrivals: s.consumer, PublicCollections: cfg.PublicCollections, ActiveWithin: cfg.SessionActive, IdleWithin: cfg.SessionIdle,
 		Service: appview.Service{DID: cfg.ServiceDID, Version: buildVersion(), Visibility: visibility, PublicURL: cfg.PublicURL.String()},
+		Follow:  appview.Follow{StillMember: repoHost.Authenticator().StillMember, Log: log},
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.views = views
 	server, err := xrpc.New(xrpc.Config{
 		Catalog: catalog, Authenticator: repoHost.Authenticator(), Visibility: visibility, ServiceDID: cfg.ServiceDID, Log: log,
 		Published:      len(cfg.PublicCollections) > 0,
@@ -372,6 +377,9 @@ func (s *service) watch(ctx context.Context) {
 	})
 	s.metrics.gauge("herbarium_firehose_subscribers", "Open connections of subscribeRepos.", func() float64 {
 		return float64(len(s.events.Subscribers()))
+	})
+	s.metrics.gauge("herbarium_change_subscribers", "Open connections of subscribeChanges.", func() float64 {
+		return float64(len(s.views.Followers()))
 	})
 	s.metrics.gauge("herbarium_index_seq", "Seq up to which the index has applied the event log.", func() float64 {
 		return float64(s.consumer.Status().Cursor)

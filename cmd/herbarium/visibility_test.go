@@ -233,6 +233,7 @@ var gates = map[string]gate{
 	"garden.herbarium.verifyCitations":                  toPublished,
 	"garden.herbarium.getAgent":                         toPublished,
 	"garden.herbarium.listAgents":                       toPublished,
+	"garden.herbarium.subscribeChanges":                 toPublished,
 	"garden.herbarium.getIndexStatus":                   toReaders,
 	"com.atproto.sync.getRepo":                          toReaders,
 	"com.atproto.sync.getRecord":                        toReaders,
@@ -443,8 +444,8 @@ func (d *deployment) requireGate(route xrpc.RouteInfo, viewer string, credential
 		return // a plain page: TestRoutesWithoutACredential
 	case path == "/xrpc/com.atproto.server.refreshSession", path == "/xrpc/com.atproto.server.deleteSession":
 		return // they judge their token themselves, and end what others need
-	case strings.HasSuffix(path, "subscribeRepos"):
-		d.requireStreamGate(credential(method), viewer, want)
+	case strings.Contains(path, ".subscribe"):
+		d.requireStreamGate(path, credential(method), viewer, want)
 		return
 	}
 	var body []byte
@@ -464,11 +465,11 @@ func (d *deployment) requireGate(route xrpc.RouteInfo, viewer string, credential
 	require.NotEqual(d.t, http.StatusInternalServerError, answer.Code, "%s %s as %s: %s", verb, path, viewer, said)
 }
 
-// requireStreamGate knocks at subscribeRepos as a websocket client does; who is
+// requireStreamGate knocks at a subscription as a websocket client does; who is
 // let in finds that a recorder is no connection.
-func (d *deployment) requireStreamGate(credential, viewer, want string) {
+func (d *deployment) requireStreamGate(path, credential, viewer, want string) {
 	d.t.Helper()
-	req := httptest.NewRequestWithContext(d.t.Context(), http.MethodGet, "/xrpc/com.atproto.sync.subscribeRepos", nil)
+	req := httptest.NewRequestWithContext(d.t.Context(), http.MethodGet, path, nil)
 	for name, value := range map[string]string{
 		"Authorization": credential, "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
 	} {
@@ -479,8 +480,8 @@ func (d *deployment) requireStreamGate(credential, viewer, want string) {
 	answer := httptest.NewRecorder()
 	d.service.api.ServeHTTP(answer, req)
 	if want != admitted {
-		require.Contains(d.t, answer.Body.String(), want, "as %s", viewer)
+		require.Contains(d.t, answer.Body.String(), want, "%s as %s", path, viewer)
 		return
 	}
-	require.NotContains(d.t, []int{401, 403}, answer.Code, "as %s: %s", viewer, answer.Body)
+	require.NotContains(d.t, []int{401, 403}, answer.Code, "%s as %s: %s", path, viewer, answer.Body)
 }

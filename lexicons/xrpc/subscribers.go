@@ -376,6 +376,13 @@ func (s *Subscribers) leave(sub *subscriber) {
 	s.open.Done()
 }
 
+// Len is how many connections are open.
+func (s *Subscribers) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
+
 // List is the open connections, oldest first.
 func (s *Subscribers) List() []Subscriber {
 	last := s.cfg.Last()
