@@ -2,6 +2,7 @@ package appview
 
 import (
 	"context"
+	"strings"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 
@@ -34,7 +35,10 @@ func (a actors) of(uri syntax.ATURI) actorView { return a.view(didOf(uri)) }
 
 // didOf is the authority of a record's URI, which lexicons.ParseRecordURI
 // made sure is a DID.
-func didOf(uri syntax.ATURI) syntax.DID { return syntax.DID(uri.Authority()) }
+func didOf(uri syntax.ATURI) syntax.DID {
+	authority, _, _ := strings.Cut(strings.TrimPrefix(string(uri), "at://"), "/")
+	return syntax.DID(authority)
+}
 
 // actors looks identities up, in one query for every thousand.
 func (a *Appview) actors(ctx context.Context, dids []syntax.DID) (actors, error) {

@@ -108,7 +108,7 @@ func (out *resolution) combineSkills(refs *refTable) {
 func (s *resolvedSkill) use(refs *refTable) {
 	value := refs.exactly(s.ref)
 	if s.exact = value != nil; value == nil {
-		value = decodeRecord(refs.records[s.ref.URI])
+		value = refs.value(s.ref.URI)
 	}
 	if s.known = value != nil && s.ref.URI.Collection() == lexicons.SkillNSID; s.known {
 		s.content = lexicons.ReadSkill(value)

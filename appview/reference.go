@@ -28,6 +28,17 @@ type refTable struct {
 	versions     map[string]index.Version  // that are pinned and not current, by index.VersionKey
 	records      map[syntax.ATURI]index.Record
 	observations map[syntax.ATURI]index.Observation // of the records, those that are observations
+	decoded      map[syntax.ATURI]map[string]any    // records that were looked into; a view names the same ones again and again
+}
+
+// value is the content of a record of the table, decoded once.
+func (t *refTable) value(uri syntax.ATURI) map[string]any {
+	value, known := t.decoded[uri]
+	if !known {
+		value = decodeRecord(t.records[uri])
+		t.decoded[uri] = value
+	}
+	return value
 }
 
 // refs hydrates references, a thousand at a time.
@@ -37,6 +48,7 @@ func (a *Appview) refs(ctx context.Context, v index.Viewer, refs []lexicons.Stro
 		versions:     map[string]index.Version{},
 		records:      map[syntax.ATURI]index.Record{},
 		observations: map[syntax.ATURI]index.Observation{},
+		decoded:      map[syntax.ATURI]map[string]any{},
 	}
 	for part := range batches(refs) {
 		states, err := a.index.RefStates(ctx, v, part)
@@ -101,7 +113,7 @@ func (t *refTable) view(ref lexicons.StrongRef) refView {
 	}
 	record, known := t.records[ref.URI]
 	if known && record.CBOR != nil {
-		view.Label = labelOf(record)
+		view.Label = labelOfValue(ref.URI.Collection(), t.value(ref.URI))
 		if record.CID != ref.CID {
 			view.CurrentCID = syntax.CID(record.CID.String())
 		}
@@ -132,7 +144,7 @@ func (t *refTable) exactly(ref lexicons.StrongRef) map[string]any {
 		return decode(ref.URI.Collection(), version.CBOR)
 	}
 	if record, ok := t.records[ref.URI]; ok && record.CID == ref.CID {
-		return decodeRecord(record)
+		return t.value(ref.URI)
 	}
 	return nil
 }
@@ -143,15 +155,16 @@ func (t *refTable) content(ref lexicons.StrongRef) map[string]any {
 	if value := t.exactly(ref); value != nil {
 		return value
 	}
-	return decodeRecord(t.records[ref.URI])
+	return t.value(ref.URI)
 }
 
 // labelOf names a record for a link: its title or name, the source of an
 // observation. A message has no label, for its words may be taken away.
-func labelOf(r index.Record) string {
-	value := decodeRecord(r)
+func labelOf(r index.Record) string { return labelOfValue(r.Collection, decodeRecord(r)) }
+
+func labelOfValue(collection syntax.NSID, value map[string]any) string {
 	label := ""
-	switch r.Collection { // the one field: to read all the references of a record costs more than all else here
+	switch collection { // the one field: to read all the references of a record costs more than all else here
 	case lexicons.ObservationNSID:
 		source, _ := value["source"].(map[string]any)
 		label, _ = source["value"].(string)
