@@ -123,6 +123,9 @@ func (w *writer) addNode(row *journalRow, live bool) (head bool, err error) {
 		if done, err := w.extendChain(n, target); done || err != nil {
 			return true, err
 		}
+		if done, err := w.forkChain(n, target); done || err != nil {
+			return true, err
+		}
 	case len(waiting) == 1 && target == nil:
 		if done, err := w.prependToChain(n, &waiting[0]); done || err != nil {
 			return false, err
@@ -218,6 +221,83 @@ func (w *writer) extendChain(n, target *nodeRow) (bool, error) {
 	return true, w.tx.Exec("UPDATE observations SET head = FALSE WHERE uri = ?", target.URI).Error
 }
 
+// forkChain puts a live node beside another that supersedes the same one. Where it
+// is the one that the branch goes on into from now on, the rest of that becomes a
+// branch of its own, which it stays: each node moves once, so that a thousand forks
+// of one observation cost a thousand times what one does.
+func (w *writer) forkChain(n, target *nodeRow) (bool, error) {
+	if !n.Live || w.tangled[target.Chain] {
+		return false, nil
+	}
+	b, err := w.branch(target.Branch)
+	if err != nil || b.HeadURI == "" {
+		return false, err
+	}
+	next, err := w.nodes("target_uri = ? AND branch = ? AND edge IN ? LIMIT 1", target.URI, b.Branch, []string{string(EdgeExact), string(EdgeWeak)})
+	if err != nil || len(next) == 0 {
+		return false, err
+	}
+	head, err := w.nodes("uri = ?", b.HeadURI)
+	if err != nil || len(head) == 0 {
+		return false, err
+	}
+	beside := &next[0]
+	alive := head[0].Position > target.Position // something of the branch lives from there on
+	is := beside.successor()
+	is.Alive = alive
+	other := branchRow{Branch: w.label(), Chain: target.Chain}
+	n.Chain, n.Branch, n.Position, n.Forked = target.Chain, other.Branch, target.Position+1, alive
+	if lexicons.CompareSuccessors(n.successor(), is) < 0 {
+		n.Branch = b.Branch
+		if err := w.partBranch(&b, &other, &head[0], target.Position, alive, n); err != nil {
+			return false, err
+		}
+	} else {
+		other.HeadURI = n.URI
+	}
+	if err := w.addBranch(other); err != nil {
+		return false, err
+	}
+	if alive && !beside.Forked {
+		w.restale[syntax.ATURI(beside.URI)] = true
+		if err := w.tx.Exec("UPDATE chain_nodes SET forked = TRUE WHERE uri = ?", beside.URI).Error; err != nil {
+			return false, err
+		}
+	}
+	return true, w.insertNode(n)
+}
+
+// partBranch makes what comes behind a position of branch b the branch other, and n
+// the head of b. alive tells that b's head, old, is behind the position.
+func (w *writer) partBranch(b, other *branchRow, old *nodeRow, position int64, alive bool, n *nodeRow) error {
+	err := w.tx.Exec("UPDATE chain_nodes SET branch = ? WHERE chain = ? AND branch = ? AND position > ?", other.Branch, b.Chain, b.Branch, position).Error
+	if err != nil {
+		return err
+	}
+	if alive {
+		other.HeadURI = old.URI
+	} else if err := w.dethrone(old); err != nil {
+		return err
+	}
+	if err := w.setHead(b.Branch, n.URI); err != nil {
+		return err
+	}
+	w.lostHeads = append(w.lostHeads, old.URI)
+	if alive && !b.Main {
+		return nil // it is the head of its own branch, as it was
+	}
+	return w.tellHead(ref{URI: old.URI, CID: old.CID}, ref{URI: n.URI, CID: n.CID})
+}
+
+// dethrone makes the head of a branch, whose successors were deleted, none again.
+func (w *writer) dethrone(n *nodeRow) error {
+	w.restale[syntax.ATURI(n.URI)] = true
+	if err := w.tx.Exec("UPDATE chain_nodes SET bereft = FALSE WHERE uri = ?", n.URI).Error; err != nil {
+		return err
+	}
+	return w.tx.Exec("UPDATE observations SET head = FALSE WHERE uri = ?", n.URI).Error
+}
+
 // prependToChain puts a node before the root of a chain that waited for it.
 func (w *writer) prependToChain(n, root *nodeRow) (bool, error) {
 	b, err := w.branch(root.Branch)
@@ -267,10 +347,51 @@ func (w *writer) buryNode(uri syntax.ATURI) error {
 	if err != nil {
 		return err
 	}
+	if b.HeadURI == n.URI && !w.tangled[n.Chain] {
+		if done, err := w.fallBack(n); done || err != nil {
+			return err
+		}
+	}
 	if b.HeadURI == n.URI || b.HeadURI == "" || n.Bereft {
 		w.tangled[n.Chain] = true // the head moves, and with it perhaps the choice at a fork
 	}
 	return nil
+}
+
+// fallBack makes the one before it the head of a chain that does not fork, when its
+// head n was deleted.
+func (w *writer) fallBack(n *nodeRow) (bool, error) {
+	var forked bool
+	if err := w.tx.Raw("SELECT EXISTS (SELECT 1 FROM chain_branches WHERE chain = ? AND branch <> ?)", n.Chain, n.Branch).Scan(&forked).Error; err != nil || forked {
+		return false, err
+	}
+	before, err := w.nodes("chain = ? AND live AND position < ? ORDER BY position DESC LIMIT 1", n.Chain, n.Position)
+	if err != nil {
+		return false, err
+	}
+	w.lostHeads = append(w.lostHeads, n.URI)
+	if err := w.tx.Exec("UPDATE chain_nodes SET bereft = FALSE WHERE uri = ?", n.URI).Error; err != nil {
+		return false, err
+	}
+	old := ref{URI: n.URI, CID: n.CID}
+	if len(before) == 0 {
+		if err := w.setHead(n.Branch, ""); err != nil {
+			return false, err
+		}
+		return true, w.tellHead(old, ref{})
+	}
+	head := &before[0]
+	w.restale[syntax.ATURI(head.URI)] = true
+	if err := w.setHead(n.Branch, head.URI); err != nil {
+		return false, err
+	}
+	if err := w.tx.Exec("UPDATE chain_nodes SET bereft = TRUE WHERE uri = ?", head.URI).Error; err != nil {
+		return false, err
+	}
+	if err := w.tx.Exec("UPDATE observations SET head = TRUE WHERE uri = ?", head.URI).Error; err != nil {
+		return false, err
+	}
+	return true, w.tellHead(old, ref{URI: head.URI, CID: head.CID})
 }
 
 // untangle computes the shape of the tangled chains anew and writes what changed.
