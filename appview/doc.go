@@ -2,7 +2,8 @@
 //
 // Owns: the views (what a client sees of an observation, a session, a class, a
 // conversation), the pure functions that make them of the index's rows, the
-// markdown documents, and the parameters and cursors of each query.
+// markdown documents, the parameters and cursors of each query, and the streams
+// of those who follow the changes.
 //
 // Hides: how a view is put together. Each answer goes the same way: skeleton
 // (which records, in which order) -> hydration (everything that they need, in

@@ -161,7 +161,7 @@ var fields = []Field{
 		Doc: "Rate limits per account and client address (ten times the reference PDS's points), counted by each process: on or off. Behind a proxy set TRUSTED_PROXIES too, or all clients count as one address.",
 		set: into(parseBool, func(c *Config) *bool { return &c.RateLimits })},
 	{Name: "EVENT_RETENTION", Group: "Access", Default: "72h",
-		Doc: "How long the event log (subscribeRepos) can be read back.",
+		Doc: "How long the event log (subscribeRepos), and the changes of the views (subscribeChanges), can be read back.",
 		set: into(parseDuration, func(c *Config) *time.Duration { return &c.EventRetention })},
 
 	{Name: "SUPERSEDES_POLICY", Group: "Rules", Default: "reject",

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
@@ -88,6 +89,14 @@ type changeDetail struct {
 	Version  int64  `json:"version,omitempty"`
 	HandOver bool   `json:"handOver,omitempty"`
 	Active   bool   `json:"active,omitempty"`
+}
+
+func (d changeDetail) encode() (string, error) {
+	if d == (changeDetail{}) {
+		return "", nil
+	}
+	b, err := json.Marshal(d)
+	return string(b), err
 }
 
 // changeRow is a change as it is stored.
@@ -423,6 +432,10 @@ func (w *writer) tellReindexed() error {
 	return w.saveChanges()
 }
 
+// changesAtOnce are the numbers of changes that one statement inserts: few, so
+// that the prepared statements stay few.
+var changesAtOnce = [...]int{32, 4, 1}
+
 // saveChanges gives what was told so far its seqs, in order, and stores it. The
 // lock of the index makes the order that of commit.
 func (w *writer) saveChanges() error {
@@ -432,20 +445,23 @@ func (w *writer) saveChanges() error {
 	if err := w.completeChanges(); err != nil {
 		return err
 	}
-	for _, c := range w.untold {
-		detail := ""
-		if c.detail != (changeDetail{}) {
-			b, err := json.Marshal(c.detail)
-			if err != nil {
-				return err
+	rest := w.untold
+	for _, size := range changesAtOnce {
+		for len(rest) >= size {
+			var values []any
+			for _, c := range rest[:size] {
+				detail, err := c.detail.encode()
+				if err != nil {
+					return err
+				}
+				w.changeSeq = max(w.changeSeq+1, w.now.UnixMicro())
+				values = append(values, w.changeSeq, c.Kind, c.URI, c.Did, c.Collection, c.CID, c.Rev, detail, c.Needs, c.Hidden, migrations.FormatTime(w.now))
 			}
-			detail = string(b)
-		}
-		w.changeSeq = max(w.changeSeq+1, w.now.UnixMicro())
-		err := w.tx.Exec("INSERT INTO changes ("+changeColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-			w.changeSeq, c.Kind, c.URI, c.Did, c.Collection, c.CID, c.Rev, detail, c.Needs, c.Hidden, migrations.FormatTime(w.now)).Error
-		if err != nil {
-			return fmt.Errorf("save change of %s: %w", c.URI, err)
+			rows := strings.Repeat(", (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", size)[2:]
+			if err := w.tx.Exec("INSERT INTO changes ("+changeColumns+") VALUES "+rows, values...).Error; err != nil {
+				return fmt.Errorf("save changes: %w", err)
+			}
+			rest = rest[size:]
 		}
 	}
 	w.untold = w.untold[:0]
