@@ -415,3 +415,25 @@ func heard(t *testing.T, s *site, v index.Viewer) (all []string) {
 		}
 	}
 }
+
+// BenchmarkFollow is one commit that is applied until every follower has heard of it.
+func BenchmarkFollow(b *testing.B) {
+	for _, followers := range []int{1, 100} {
+		b.Run(fmt.Sprintf("followers=%d", followers), func(b *testing.B) {
+			s := newSite(b, dbtest.Open(b, migrations.Appview, migrations.SQLite))
+			address, bob := s.serve(), newAuthor("did:web:bob.test")
+			var all []*stream
+			for range followers {
+				all = append(all, s.follow(address))
+			}
+			for n := 0; b.Loop(); n++ {
+				c, _ := bob.put(b, noteNSID, fmt.Sprint(n), object{"text": "note"})
+				s.apply(c)
+				for _, f := range all {
+					_, _, err := f.conn.Read(b.Context())
+					require.NoError(b, err)
+				}
+			}
+		})
+	}
+}

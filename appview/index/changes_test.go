@@ -1,13 +1,17 @@
 package index_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"herbarium.garden/appview/index"
 	"herbarium.garden/lexicons"
@@ -264,4 +268,122 @@ func TestChangesArePruned(t *testing.T) {
 		require.Len(t, left, 1)
 		require.Equal(t, a.uri(noteNSID, key(3)), left[0].URI)
 	})
+}
+
+// heads are, of each observation that is a live head, whether it is the one that
+// its chain leads to; and of all that are known what their chain leads to, ""
+// for nothing.
+func heads(ctx context.Context, t require.TestingT, x *index.Index, all []syntax.ATURI) (head map[syntax.ATURI]bool, chosen map[syntax.ATURI]syntax.ATURI) {
+	head, chosen = map[syntax.ATURI]bool{}, map[syntax.ATURI]syntax.ATURI{}
+	for _, uri := range all {
+		chain, err := x.Chain(ctx, admin, uri)
+		if errors.Is(err, index.ErrNotFound) {
+			continue
+		}
+		require.NoError(t, err)
+		chosen[uri] = ""
+		for i, h := range chain.Heads {
+			if i == 0 {
+				chosen[uri] = h.URI
+			}
+			if h.URI == uri {
+				head[uri] = i == 0
+			}
+		}
+	}
+	return head, chosen
+}
+
+// Whatever happens in whatever order, the changes tell of each head that it is
+// none any more, and of each that was chosen that another one is; and of no
+// other. And who keeps a list of the records by them, and reads those of an
+// account again that comes back, has those that the views have.
+func TestChangesTellWhatTheViewsShow(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		x := newIndex(t, db)
+		rapid.Check(t, func(t *rapid.T) {
+			authors, all := genHistories(t)
+			wipe(t.Context(), t, db)
+			ctx := t.Context()
+			start, err := x.ChangesRange(ctx)
+			require.NoError(t, err)
+			cursor := start.Last
+			mirror := map[syntax.ATURI]string{} // CIDs of the records in the views
+			was, before := heads(ctx, t, x, all)
+			for _, e := range weave(t, "next", authors) {
+				require.NoError(t, x.Apply(ctx, "a", 0, []index.Event{e}))
+				is, chosen := heads(ctx, t, x, all)
+				told := map[syntax.ATURI]syntax.ATURI{}
+				changes, err := x.Changes(ctx, cursor, 1000)
+				require.NoError(t, err)
+				for i := range changes {
+					c := &changes[i]
+					cursor = c.Seq
+					if c.Kind == index.ChangeHead {
+						to := syntax.ATURI("")
+						if c.New != nil {
+							to = c.New.URI
+						}
+						_, head := was[c.Old.URI]
+						for old, via := range told { // a deleted account goes step by step
+							if via == c.Old.URI {
+								told[old], head = to, true
+							}
+						}
+						require.True(t, head, "%s was no head", c.Old.URI)
+						told[c.Old.URI] = to
+					}
+					toMember, err := x.Tells(ctx, guest, c)
+					require.NoError(t, err)
+					if toMember {
+						keepMirror(ctx, t, x, mirror, c)
+					}
+				}
+				for uri, first := range was {
+					_, still := is[uri]
+					to, moved := told[uri]
+					switch {
+					case first && before[uri] == uri && chosen[uri] != uri:
+						require.True(t, moved, "%s was chosen, and %q is", uri, chosen[uri])
+						require.Equal(t, chosen[uri], to)
+					case !still:
+						require.True(t, moved, "%s is no head any more", uri)
+						_, head := is[to]
+						require.True(t, head || to == "" && chosen[uri] == "", "%s leads to %q", uri, to)
+					default:
+						require.False(t, moved, "%s is what it was, and was said to lead to %s", uri, to)
+					}
+				}
+				was, before = is, chosen
+			}
+			shown := map[syntax.ATURI]string{}
+			for _, uri := range all {
+				if rec, err := x.Record(ctx, guest, uri); err == nil && rec.State != index.StateDeleted {
+					shown[uri] = rec.CID.String()
+				}
+			}
+			require.Equal(t, shown, mirror)
+		})
+	})
+}
+
+// keepMirror is what a follower does that keeps a list of records.
+func keepMirror(ctx context.Context, t require.TestingT, x *index.Index, mirror map[syntax.ATURI]string, c *index.Change) {
+	switch c.Kind {
+	case index.ChangeCreated, index.ChangeUpdated, index.ChangeReleased, index.ChangeRestored:
+		mirror[c.URI] = c.CID.String()
+	case index.ChangeDeleted, index.ChangePurged, index.ChangeQuarantined, index.ChangeTakenDown:
+		delete(mirror, c.URI)
+	case index.ChangeAccount:
+		maps.DeleteFunc(mirror, func(uri syntax.ATURI, _ string) bool { return uri.Authority().String() == string(c.DID) })
+		if !c.Active {
+			return
+		}
+		list, err := x.ListObservations(ctx, guest, index.ObservationFilter{DID: c.DID, AllVersions: true}, index.Page{Limit: index.MaxLimit})
+		require.NoError(t, err)
+		for _, o := range list.Items {
+			mirror[o.URI] = o.CID.String()
+		}
+	}
 }
