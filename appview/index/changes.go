@@ -264,12 +264,17 @@ func (w *writer) tellFindings(rec *recordRow, before, now []judgement) error {
 // tellJudgements tells of those that are in one list and not in the other.
 func (w *writer) tellJudgements(kind ChangeKind, rec *recordRow, in, other []judgement) error {
 	type news struct{ code, severity, needs string }
+	had := make(map[judgement]bool, len(other))
+	for _, j := range other {
+		had[j] = true
+	}
+	targets := targetsOf{w: w, of: rec.URI}
 	var all []news
 	for _, j := range in {
-		if slices.Contains(other, j) {
+		if had[j] {
 			continue
 		}
-		needs, err := w.followsFrom(rec, j)
+		needs, err := targets.followsFrom(rec, j)
 		if err != nil {
 			return err
 		}
@@ -292,31 +297,47 @@ func (w *writer) tellJudgements(kind ChangeKind, rec *recordRow, in, other []jud
 	return nil
 }
 
+// targetsOf is what a record names and cites, read when somebody asks.
+type targetsOf struct {
+	w     *writer
+	of    string
+	refs  map[string]syntax.ATURI // by path; nil until read
+	cited map[string]syntax.ATURI
+}
+
 // followsFrom is the other collection that a finding follows from; see
 // visibleFindings.
-func (w *writer) followsFrom(rec *recordRow, j judgement) (string, error) {
+func (t *targetsOf) followsFrom(rec *recordRow, j judgement) (string, error) {
 	for _, d := range dependent {
 		if rec.Collection == string(d.on) && slices.Contains(d.codes, j.Code) {
 			return string(d.of), nil
 		}
 	}
-	query := ""
+	targets, table := &t.refs, "refs"
 	switch {
 	case slices.Contains(ofTargets, j.Code):
-		query = "SELECT target_uri FROM refs WHERE from_uri = ? AND path = ?"
 	case slices.Contains(ofCitations, j.Code):
-		query = "SELECT target_uri FROM citations WHERE from_uri = ? AND path = ?"
+		targets, table = &t.cited, "citations"
 	default:
 		return "", nil
 	}
-	var targets []syntax.ATURI
-	if err := w.tx.Raw(query, rec.URI, j.Path).Scan(&targets).Error; err != nil {
-		return "", fmt.Errorf("look for what a finding on %s follows from: %w", rec.URI, err)
+	if *targets == nil {
+		var rows []struct {
+			Path      string
+			TargetURI syntax.ATURI `gorm:"column:target_uri"`
+		}
+		if err := t.w.tx.Raw("SELECT path, target_uri FROM "+table+" WHERE from_uri = ?", t.of).Scan(&rows).Error; err != nil {
+			return "", fmt.Errorf("look for what findings on %s follow from: %w", t.of, err)
+		}
+		*targets = make(map[string]syntax.ATURI, len(rows))
+		for _, r := range rows {
+			(*targets)[r.Path] = r.TargetURI
+		}
 	}
-	if len(targets) == 0 {
-		return anyCollection, nil // the record named something else then
+	if target, named := (*targets)[j.Path]; named {
+		return string(target.Collection()), nil
 	}
-	return string(targets[0].Collection()), nil
+	return anyCollection, nil // the record named something else then
 }
 
 // standing is what came of checking one citation.
@@ -338,22 +359,23 @@ func (s standing) holds() bool {
 // news beside its new version.
 func (w *writer) tellCitations(rec *recordRow, before, now []standing) error {
 	type news struct{ target, support string }
-	told := map[news]bool{}
+	told, had := map[news]bool{}, make(map[string]standing, len(before))
+	for _, b := range before {
+		had[b.Path] = b
+	}
 	for _, n := range now {
-		i := slices.IndexFunc(before, func(b standing) bool {
-			return b.Path == n.Path && b.TargetURI == n.TargetURI && b.TargetCID == n.TargetCID
-		})
-		if i < 0 || before[i].Verdict == n.Verdict && before[i].Freshness == n.Freshness {
+		was, known := had[n.Path]
+		if !known || was.TargetURI != n.TargetURI || was.TargetCID != n.TargetCID || was.Verdict == n.Verdict && was.Freshness == n.Freshness {
 			continue
 		}
 		c := changeRow{
 			Kind: string(ChangeCitation), URI: rec.URI, Did: rec.Did, Collection: rec.Collection,
 			Needs: string(syntax.ATURI(n.TargetURI).Collection()),
 		}
-		switch had, has := before[i].holds(), n.holds(); {
-		case has && !had:
+		switch held, holds := was.holds(), n.holds(); {
+		case holds && !held:
 			c.detail.Support = SupportGained
-		case had && !has:
+		case held && !holds:
 			c.detail.Support = SupportLost
 		}
 		about := news{n.TargetURI, c.detail.Support}
@@ -371,7 +393,8 @@ func (w *writer) tellCitations(rec *recordRow, before, now []standing) error {
 }
 
 // completeChanges looks up what those who told of a change did not know: which
-// version of the record is shown, and whether it was taken down.
+// version of the record is shown, and whether it or another one that they name may be
+// seen. Of the record's own repo they knew.
 func (w *writer) completeChanges() error {
 	var wanting, named []string
 	for i := range w.untold {
@@ -395,15 +418,9 @@ func (w *writer) completeChanges() error {
 			shown[r.URI] = struct{ cid, rev string }{r.CID, r.Rev}
 		}
 	}
-	down := map[string]bool{}
-	for part := range slices.Chunk(compact(named), MaxBatch) {
-		var rows []string
-		if err := w.tx.Raw("SELECT uri FROM takedowns WHERE uri IN ?", part).Scan(&rows).Error; err != nil {
-			return fmt.Errorf("complete changes: %w", err)
-		}
-		for _, uri := range rows {
-			down[uri] = true
-		}
+	down, asleep, err := w.withheld(named)
+	if err != nil {
+		return fmt.Errorf("complete changes: %w", err)
 	}
 	for i := range w.untold {
 		c := &w.untold[i]
@@ -411,10 +428,45 @@ func (w *writer) completeChanges() error {
 			c.CID, c.Rev = v.cid, v.rev
 		}
 		if !c.shown {
-			c.Hidden = c.Hidden || down[c.URI] || slices.ContainsFunc(c.about, func(uri string) bool { return down[uri] })
+			c.Hidden = c.Hidden || down[c.URI] || slices.ContainsFunc(c.about, func(uri string) bool {
+				return down[uri] || asleep[authorOf(syntax.ATURI(uri))]
+			})
 		}
 	}
 	return nil
+}
+
+// withheld are those of uris that were taken down, and those of their authors
+// whose repos are not active.
+func (w *writer) withheld(uris []string) (down map[string]bool, asleep map[syntax.DID]bool, err error) {
+	down, asleep = map[string]bool{}, map[syntax.DID]bool{}
+	uris = compact(uris)
+	var dids []string
+	for _, uri := range uris {
+		dids = append(dids, string(authorOf(syntax.ATURI(uri))))
+	}
+	for part := range slices.Chunk(uris, MaxBatch) {
+		var rows []string
+		if err := w.tx.Raw("SELECT uri FROM takedowns WHERE uri IN ?", part).Scan(&rows).Error; err != nil {
+			return nil, nil, err
+		}
+		for _, uri := range rows {
+			down[uri] = true
+		}
+	}
+	for part := range slices.Chunk(compact(dids), MaxBatch) {
+		var rows []syntax.DID
+		if err := w.tx.Raw("SELECT did FROM repos WHERE did IN ? AND NOT active", part).Scan(&rows).Error; err != nil {
+			return nil, nil, err
+		}
+		for _, did := range rows {
+			asleep[did] = true
+		}
+	}
+	for did, r := range w.repos { // as it will be stored
+		asleep[did] = !r.Active
+	}
+	return down, asleep, nil
 }
 
 // gone are the kinds after which no version is shown.

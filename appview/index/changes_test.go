@@ -218,12 +218,11 @@ func TestEachKindOfChangeIsTold(t *testing.T) {
 		require.NoError(t, x.Reindex(t.Context()))
 		require.Equal(t, []string{"reindexed"}, l.next())
 
-		// All that an account had goes with it; of chains without a member that may
-		// be seen nobody is told.
+		// All that an account had goes with it; what a citation of an account is worth that
+		// is not there is nobody's to know, that its evidence was deleted is.
 		apply(t, x, &index.Account{DID: ada, Status: "deleted"})
 		require.Equal(t, []string{
-			"deleted second r8", "account ada false",
-			"citation claim =claim 2 r4 lost", "findingAdded claim =claim 2 r4 warning evidence-deleted",
+			"deleted second r8", "account ada false", "findingAdded claim =claim 2 r4 warning evidence-deleted",
 		}, l.next())
 
 		told := map[index.ChangeKind]bool{}
