@@ -24,7 +24,7 @@ type Follow struct {
 	// PollEvery is how soon changes of other processes are seen; 250 ms when zero.
 	PollEvery time.Duration
 	Log       *slog.Logger
-	// Of the connections: see xrpc.SubscribersConfig.
+	// Of the connections of members, and as many of others: see xrpc.SubscribersConfig.
 	MaxSubscribers int
 	WriteTimeout   time.Duration
 	ReadmitEvery   time.Duration
@@ -68,23 +68,31 @@ func (a *Appview) subscribeChanges(ctx context.Context, call *xrpc.Call, p subsc
 	if a.service.Visibility == xrpc.Team && call.Viewer.Member && a.stillMember != nil {
 		admitted = func(ctx context.Context) bool { return a.stillMember(ctx, call.Request, call.Viewer) }
 	}
-	return a.follower.subscribers.Serve(call.Writer, call.Request, feed, cursor, admitted)
+	subscribers := a.follower.members
+	if feed.viewer.Restricted() {
+		subscribers = a.follower.strangers
+	}
+	return subscribers.Serve(call.Writer, call.Request, feed, cursor, admitted)
 }
 
 // Run lets followers hear of what changes until ctx ends, then closes their
 // connections.
 func (a *Appview) Run(ctx context.Context) error { return a.follower.run(ctx) }
 
-// Followers lists the open connections of subscribeChanges, oldest first.
-func (a *Appview) Followers() []xrpc.Subscriber { return a.follower.subscribers.List() }
+// Followers lists the open connections of subscribeChanges, those of members
+// first, the oldest first of each.
+func (a *Appview) Followers() []xrpc.Subscriber {
+	return append(a.follower.members.List(), a.follower.strangers.List()...)
+}
 
 // follower reads the changes of the index once for all who follow: the newest
 // are kept in memory with their frames. It is silent while nobody does.
 type follower struct {
-	index       *index.Index
-	log         *slog.Logger
-	every       time.Duration
-	subscribers *xrpc.Subscribers
+	index *index.Index
+	log   *slog.Logger
+	every time.Duration
+	// Whoever hears of published records alone takes no place of a member.
+	members, strangers *xrpc.Subscribers
 
 	mu     sync.Mutex
 	recent []toldChange  // guarded by mu: ascending; all with after < seq <= head
@@ -107,14 +115,18 @@ func newFollower(x *index.Index, f Follow, now func() time.Time) *follower {
 		f.Log = slog.Default()
 	}
 	w := &follower{index: x, log: f.Log, every: f.PollEvery, head: -1, bell: make(chan struct{})}
-	w.subscribers = xrpc.NewSubscribers(xrpc.SubscribersConfig{
+	config := xrpc.SubscribersConfig{
 		Log: f.Log, Max: f.MaxSubscribers, WriteTimeout: f.WriteTimeout, ReadmitEvery: f.ReadmitEvery, Last: w.last, Now: now,
-	})
+	}
+	w.members, w.strangers = xrpc.NewSubscribers(config), xrpc.NewSubscribers(config)
 	return w
 }
 
 func (w *follower) run(ctx context.Context) error {
-	defer w.subscribers.Close()
+	defer func() {
+		w.members.Close()
+		w.strangers.Close()
+	}()
 	tick := time.NewTicker(w.every)
 	defer tick.Stop()
 	failing := false
@@ -137,7 +149,7 @@ func (w *follower) run(ctx context.Context) error {
 
 // read takes in what changed since the last time.
 func (w *follower) read(ctx context.Context) error {
-	if w.subscribers.Len() == 0 {
+	if w.members.Len()+w.strangers.Len() == 0 {
 		w.mu.Lock()
 		w.recent, w.head = nil, -1
 		w.mu.Unlock()

@@ -300,12 +300,9 @@ func TestCursorsOfChanges(t *testing.T) {
 func TestSlowFollowerIsCutOff(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
-		s := followedSite(t, db, appview.Follow{WriteTimeout: time.Second, MaxSubscribers: 2})
+		s := followedSite(t, db, appview.Follow{WriteTimeout: time.Second})
 		address := s.serve()
 		slow, fast := s.follow(address), s.follow(address)
-		_, res, err := websocket.Dial(t.Context(), address, nil)
-		require.Error(t, err)
-		require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 		bob := newAuthor("did:web:bob.test")
 		const many = 1000 // more than the socket buffers take
 		var ops []index.Operation
@@ -329,6 +326,20 @@ func TestSlowFollowerIsCutOff(t *testing.T) {
 			require.True(t, about(fmt.Sprintf("note-%d", n))(m), "nothing is left out in silence")
 		}
 	})
+}
+
+// There are as many as there may be, and strangers take no place of a member.
+func TestPlacesOfFollowers(t *testing.T) {
+	t.Parallel()
+	s := followedSite(t, dbtest.Open(t, migrations.Appview, migrations.SQLite), appview.Follow{MaxSubscribers: 1}, noteNSID)
+	address, member := s.serve(), s.viewer
+	for _, viewer := range []xrpc.Viewer{{Kind: xrpc.Anonymous}, member} {
+		s.viewer = viewer
+		s.follow(address)
+		_, res, err := websocket.Dial(t.Context(), address, nil)
+		require.Error(t, err)
+		require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+	}
 }
 
 // Who may read is asked again, and whoever may not any more hears no more.
