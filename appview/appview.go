@@ -135,6 +135,8 @@ func (a *Appview) Register(s *xrpc.Server) error {
 		view(a, s, "getObservation", xrpc.Published, a.getObservation),
 		view(a, s, "getObservationHistory", xrpc.Published, a.getObservationHistory),
 		view(a, s, "listObservations", xrpc.Published, a.listObservations),
+		view(a, s, "searchObservations", xrpc.Published, a.searchObservations),
+		view(a, s, "searchConversations", xrpc.Published, a.searchConversations),
 		view(a, s, "getSession", xrpc.Published, a.getSession),
 		view(a, s, "listSessions", xrpc.Published, a.listSessions),
 		view(a, s, "getClass", xrpc.Published, a.getClass),

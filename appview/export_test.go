@@ -1,6 +1,10 @@
 package appview
 
-import "time"
+import (
+	"time"
+
+	"herbarium.garden/lexicons"
+)
 
 // What the table tests of pure functions reach for.
 var (
@@ -8,7 +12,7 @@ var (
 	Shorten         = shorten
 	Excerpt         = excerpt
 	FirstLine       = firstLine
-	MaskCredentials = maskCredentials
+	MaskCredentials = lexicons.MaskCredentials
 	QuoteMarkdown   = quoteMarkdown
 	FencedMarkdown  = fencedMarkdown
 	PlainMarkdown   = plainMarkdown

@@ -149,7 +149,7 @@ func viewRecord(latest, shown index.Record, value map[string]any, found []index.
 	out.Value, out.Masked = viewValue(masked), where
 	out.Refs = each(located, func(l locatedRef) recordRef {
 		if l.malformed != "" {
-			shown, _ := maskCredentials(l.malformed)
+			shown, _ := lexicons.MaskCredentials(l.malformed)
 			return recordRef{Path: l.path, Ref: refView{URI: shown, State: index.RefMalformed}}
 		}
 		return recordRef{Path: l.path, Ref: refs.view(l.ref)}

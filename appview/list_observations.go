@@ -56,17 +56,25 @@ func (a *Appview) listObservations(ctx context.Context, xv xrpc.Viewer, p listOb
 	if err != nil {
 		return nil, err
 	}
-	list.Items = held(list.Items, observationRecord)
-	around, err := a.surroundings(ctx, v, each(list.Items, observationRecord))
+	items, err := a.observationItems(ctx, v, held(list.Items, observationRecord))
 	if err != nil {
 		return nil, err
 	}
-	disputes, err := a.index.Disputed(ctx, v, each(list.Items, func(o index.Observation) syntax.ATURI { return o.URI }))
+	return &listObservationsOutput{Cursor: cursorOf("listObservations", list.Next), Observations: orEmpty(items)}, nil
+}
+
+// observationItems hydrates a page of observations.
+func (a *Appview) observationItems(ctx context.Context, v index.Viewer, list []index.Observation) ([]observationItem, error) {
+	around, err := a.surroundings(ctx, v, each(list, observationRecord))
+	if err != nil {
+		return nil, err
+	}
+	disputes, err := a.index.Disputed(ctx, v, each(list, func(o index.Observation) syntax.ATURI { return o.URI }))
 	if err != nil {
 		return nil, err
 	}
 	var shown []BlobID
-	for _, o := range list.Items {
+	for _, o := range list {
 		if o.Blob != nil {
 			shown = append(shown, BlobID{o.DID, o.Blob.CID})
 		}
@@ -75,10 +83,7 @@ func (a *Appview) listObservations(ctx context.Context, xv xrpc.Viewer, p listOb
 	if err != nil {
 		return nil, err
 	}
-	return &listObservationsOutput{
-		Cursor: cursorOf("listObservations", list.Next),
-		Observations: orEmpty(each(list.Items, func(o index.Observation) observationItem {
-			return viewObservationItem(o, around.findings(o.URI), disputes[o.URI], around.actors, blobs)
-		})),
-	}, nil
+	return each(list, func(o index.Observation) observationItem {
+		return viewObservationItem(o, around.findings(o.URI), disputes[o.URI], around.actors, blobs)
+	}), nil
 }

@@ -11,6 +11,7 @@ import (
 
 type listSessionsParams struct {
 	atLeast
+	Query   string              `param:"q"`
 	Author  syntax.AtIdentifier `param:"author"`
 	Machine string              `param:"machine"`
 	Harness string              `param:"harness"`
@@ -36,27 +37,62 @@ func (a *Appview) listSessions(ctx context.Context, xv xrpc.Viewer, p listSessio
 	if err != nil {
 		return nil, err
 	}
-	at, err := page("listSessions", p.Limit, p.Cursor)
-	if err != nil {
-		return nil, err
-	}
 	v, now := a.viewer(xv), a.now()
 	a.states.narrow(filter, p.State, now)
-	list, err := a.index.ListSessions(ctx, v, *filter, at)
+	sessions, cursor, err := a.sessionPage(ctx, v, *filter, p)
 	if err != nil {
 		return nil, err
 	}
-	list.Items = held(list.Items, sessionRecord)
-	around, err := a.surroundings(ctx, v, each(list.Items, sessionRecord))
+	sessions = held(sessions, sessionRecord)
+	around, err := a.surroundings(ctx, v, each(sessions, sessionRecord))
 	if err != nil {
 		return nil, err
 	}
 	return &listSessionsOutput{
-		Cursor: cursorOf("listSessions", list.Next),
-		Sessions: orEmpty(each(list.Items, func(s index.Session) sessionItem {
+		Cursor: cursor,
+		Sessions: orEmpty(each(sessions, func(s index.Session) sessionItem {
 			return viewSessionItem(s, around.findings(s.URI), around.actors, a.states, now)
 		})),
 	}, nil
+}
+
+// sessionPage is a page of sessions and the cursor of the next: the last updated
+// first or, when words are looked for, as they are found.
+func (a *Appview) sessionPage(ctx context.Context, v index.Viewer, f index.SessionFilter, p listSessionsParams) ([]index.Session, string, error) {
+	if p.Query == "" {
+		at, err := page("listSessions", p.Limit, p.Cursor)
+		if err != nil {
+			return nil, "", err
+		}
+		list, err := a.index.ListSessions(ctx, v, f, at)
+		return list.Items, cursorOf("listSessions", list.Next), err
+	}
+	q, after, err := searchPage("listSessions", p.Query, p.Cursor)
+	if err != nil {
+		return nil, "", err
+	}
+	search := index.SearchFilter{
+		Device: f.Machine, Harness: f.Harness, Repo: f.Repo, Branch: f.Branch, Model: f.Model, Status: f.Status, Since: f.Since, Until: f.Until,
+	}
+	if len(f.DIDs) > 0 {
+		search.DID = f.DIDs[0]
+	}
+	result, err := a.index.SearchSessions(ctx, v, q, search, after, p.Limit)
+	if err != nil {
+		return nil, "", err
+	}
+	uris := each(result.Found, func(hit index.Found) syntax.ATURI { return hit.URI })
+	sessions, err := a.index.Sessions(ctx, v, uris)
+	if err != nil {
+		return nil, "", err
+	}
+	var found []index.Session
+	for _, uri := range uris {
+		if s, ok := sessions[uri]; ok {
+			found = append(found, s)
+		}
+	}
+	return found, searchCursor("listSessions", result.Next), nil
 }
 
 func (a *Appview) sessionFilter(ctx context.Context, p listSessionsParams) (*index.SessionFilter, error) {

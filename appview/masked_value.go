@@ -25,7 +25,7 @@ type masker struct{ masked []string }
 func (m *masker) value(path string, v any) any {
 	switch v := v.(type) {
 	case string:
-		out, masked := maskCredentials(v)
+		out, masked := lexicons.MaskCredentials(v)
 		if masked {
 			m.masked = append(m.masked, path)
 		}

@@ -40,6 +40,9 @@ func badCursor() *xrpc.Error {
 
 // translate maps the index's errors to answers.
 func translate(err error) *xrpc.Error {
+	if errors.Is(err, index.ErrQuery) {
+		return xrpc.InvalidRequest("q: %v", err)
+	}
 	if errors.Is(err, index.ErrPosition) {
 		return badCursor()
 	}

@@ -87,7 +87,7 @@ type sourceView struct {
 }
 
 func viewSource(s lexicons.Source) *sourceView {
-	value, masked := maskCredentials(s.Value)
+	value, masked := lexicons.MaskCredentials(s.Value)
 	return &sourceView{Kind: s.Kind, Value: value, Masked: masked}
 }
 

@@ -168,7 +168,7 @@ func labelOfValue(collection syntax.NSID, value map[string]any) string {
 	case lexicons.ObservationNSID:
 		source, _ := value["source"].(map[string]any)
 		label, _ = source["value"].(string)
-		label, _ = maskCredentials(label)
+		label, _ = lexicons.MaskCredentials(label)
 	case lexicons.SessionNSID, lexicons.ChatSessionNSID:
 		label, _ = value["title"].(string)
 	case lexicons.ClassNSID, lexicons.SkillNSID:

@@ -22,7 +22,7 @@ type resumeCard struct {
 }
 
 func viewResume(s lexicons.Session, rkey syntax.RecordKey) *resumeCard {
-	repo, _ := maskCredentials(s.Repo)
+	repo, _ := lexicons.MaskCredentials(s.Repo)
 	card := &resumeCard{Repo: repo, Branch: s.Branch, Cwd: s.Cwd, Machine: s.Machine, Harness: s.Harness, Model: s.Model}
 	card.Command, card.Note = resumeCommand(s, rkey)
 	return card

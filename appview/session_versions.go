@@ -82,8 +82,8 @@ func viewSessionVersions(versions []index.Version, first bool) ([]sessionVersion
 }
 
 func (view *sessionVersion) compare(before, now lexicons.Session) {
-	beforeRepo, _ := maskCredentials(before.Repo)
-	nowRepo, _ := maskCredentials(now.Repo)
+	beforeRepo, _ := lexicons.MaskCredentials(before.Repo)
+	nowRepo, _ := lexicons.MaskCredentials(now.Repo)
 	for _, f := range []fieldChange{
 		{"title", before.Title, now.Title},
 		{"status", before.Status, now.Status},

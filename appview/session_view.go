@@ -136,7 +136,7 @@ func viewDeletedSession(r index.Record, who actors) *sessionView {
 
 func viewSessionItem(s index.Session, findings int, who actors, states thresholds, now time.Time) sessionItem {
 	content := lexicons.ReadSession(decodeRecord(s.Record))
-	repo, _ := maskCredentials(content.Repo)
+	repo, _ := lexicons.MaskCredentials(content.Repo)
 	return sessionItem{
 		URI:          s.URI,
 		CID:          viewCID(s.CID),

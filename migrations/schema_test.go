@@ -107,13 +107,13 @@ var shapes = map[string]map[migrations.Dialect]string{
 				LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = n.attnum AND n.attnum > 0) || ')'
 			FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_class c ON c.oid = i.indrelid
 			WHERE c.relnamespace = 'public'::regnamespace AND ` + ours("c.relname") + `
-				AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = i.indexrelid AND k.contype IN ('p', 'u'))
+				AND ` + ours("x.relname") + ` AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.conindid = i.indexrelid AND k.contype IN ('p', 'u'))
 			ORDER BY c.relname COLLATE "C", x.relname COLLATE "C"`,
 	},
 }
 
-// ours leaves out the tables of the database itself, of goose, and of full-text
-// search, which has no equal in the other dialect.
+// ours leaves out the tables of the database itself, of goose, and the tables and
+// indexes of full-text search, which have no equal in the other dialect.
 func ours(table string) string {
 	return fmt.Sprintf(`%[1]s NOT LIKE 'sqlite_%%' AND %[1]s NOT LIKE 'goose_%%' AND %[1]s NOT LIKE '%%fts%%'`, table)
 }

@@ -264,6 +264,9 @@ func (w *writer) clear(rec *recordRow) error {
 			return fmt.Errorf("clear %s of %s: %w", table, rec.URI, err)
 		}
 	}
+	if err := w.dropWords(rec.URI); err != nil {
+		return err
+	}
 	for _, table := range []string{"refs", "citations"} {
 		if err := w.tx.Exec("DELETE FROM "+table+" WHERE from_uri = ?", rec.URI).Error; err != nil {
 			return fmt.Errorf("clear %s of %s: %w", table, rec.URI, err)
@@ -292,6 +295,9 @@ func (w *writer) fill(row *journalRow, rec *recordRow, parsed *lexicons.Record, 
 	}
 	if err != nil {
 		return fmt.Errorf("derive %s: %w", row.URI, err)
+	}
+	if err := w.addWords(row, rec, parsed); err != nil {
+		return err
 	}
 	for _, b := range parsed.Blobs {
 		err := w.tx.Exec("INSERT INTO blob_refs (uri, cid, did, mime, size) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",

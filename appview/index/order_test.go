@@ -188,7 +188,7 @@ func wipe(ctx context.Context, t require.TestingT, db *migrations.DB) {
 		for _, table := range []string{
 			"journal", "proofs", "repos", "sources", "records", "refs", "blob_refs", "findings", "observations", "chain_nodes",
 			"chain_branches", "sessions", "classes", "skills", "conversations", "messages",
-			"citations", "citation_queue", "content_tests", "commit_marks", "trust_journal", "trust_members",
+			"citations", "citation_queue", "search_docs", "content_tests", "commit_marks", "trust_journal", "trust_members",
 		} {
 			if err := tx.Exec("DELETE FROM " + table).Error; err != nil {
 				return err

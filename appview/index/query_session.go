@@ -44,21 +44,40 @@ func (x *Index) Session(ctx context.Context, v Viewer, uri syntax.ATURI) (*Sessi
 	if v.Past() {
 		return x.pastSession(ctx, v, uri)
 	}
+	found, err := x.Sessions(ctx, v, []syntax.ATURI{uri})
+	if err != nil {
+		return nil, err
+	}
+	return one(found, uri)
+}
+
+// Sessions are those of uris that are shown to v. At most MaxBatch URIs.
+func (x *Index) Sessions(ctx context.Context, v Viewer, uris []syntax.ATURI) (map[syntax.ATURI]Session, error) {
+	out := make(map[syntax.ATURI]Session, len(uris))
+	if len(uris) == 0 {
+		return out, nil
+	}
+	if err := batch(len(uris)); err != nil {
+		return nil, err
+	}
 	q := newQuery(sessionColumns, sessionTables)
-	q.where("t.uri = ?", uri)
+	q.where("t.uri IN ?", uris)
 	q.visible(v, lexicons.SessionNSID)
 	var rows []sessionRow
 	if err := q.all(x.db.Read.WithContext(ctx), &rows); err != nil {
-		return nil, fmt.Errorf("read session %s: %w", uri, err)
+		return nil, fmt.Errorf("read sessions: %w", err)
 	}
-	if len(rows) == 0 {
-		return nil, fmt.Errorf("session %s: %w", uri, ErrNotFound)
+	items := make([]Session, len(rows))
+	for i := range rows {
+		items[i] = rows[i].export()
 	}
-	items := []Session{rows[0].export()}
 	if err := hydrate(ctx, x, v, items, func(s *Session) *Record { return &s.Record }); err != nil {
 		return nil, err
 	}
-	return &items[0], nil
+	for _, s := range items {
+		out[s.URI] = s
+	}
+	return out, nil
 }
 
 // ListSessions lists sessions, the last updated (SortAt) first.

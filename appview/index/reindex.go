@@ -14,7 +14,7 @@ const reindexTimeout = 24 * time.Hour
 // derived are the tables that Reindex builds again.
 var derived = []string{
 	"records", "refs", "blob_refs", "findings", "observations", "chain_nodes", "chain_branches",
-	"sessions", "classes", "skills", "conversations", "messages", "citations", "citation_queue", "commit_marks",
+	"sessions", "classes", "skills", "conversations", "messages", "citations", "citation_queue", "commit_marks", "search_docs",
 }
 
 // replayPage is how many rows of the journal are read at a time.

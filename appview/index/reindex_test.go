@@ -22,7 +22,7 @@ var derivedColumns = map[string]string{
 	"classes": "*", "skills": "*", "conversations": "*", "messages": "*",
 	"chain_nodes":    "uri, cid, live, future, target_uri, target_cid, edge, forked, bereft, observed_at, indexed_at",
 	"chain_branches": "main, head_uri",
-	"citations":      "*", "commit_marks": "mark, 0 AS none",
+	"citations":      "*", "commit_marks": "mark, 0 AS none", "search_docs": "uri, words",
 }
 
 func dump(t *testing.T, db *migrations.DB) map[string]string {

@@ -295,17 +295,20 @@ func (w *writer) rejudge(rec *recordRow) error {
 	return w.release(row, rec, parsed)
 }
 
-// renew derives the row of a record anew that another edition may have derived
-// otherwise: the repository of a session, and the keys by which the sorts of record
-// that are found by name are found.
+// renew derives anew what another edition may have derived otherwise: the words by
+// which a record is searched, the repository of a session, and the keys by which the
+// sorts of record that are found by name are found.
 func (w *writer) renew(row *journalRow, rec *recordRow, parsed *lexicons.Record) error {
+	if rec.State == string(StateQuarantined) || parsed == nil {
+		return nil
+	}
 	switch row.collection() {
 	case lexicons.SessionNSID, lexicons.ClassNSID, lexicons.SkillNSID:
 	default:
-		return nil
-	}
-	if rec.State == string(StateQuarantined) || parsed == nil {
-		return nil
+		if err := w.dropWords(row.URI); err != nil {
+			return err
+		}
+		return w.addWords(row, rec, parsed)
 	}
 	if err := w.clear(rec); err != nil {
 		return err

@@ -96,7 +96,7 @@ func (d *deployment) reads(k kept) []string {
 		if route.Verb == http.MethodGet && !strings.Contains(route.Path, "*") {
 			all = append(all, route.Path+"?"+query(object{
 				"did": d.scout.did, "repo": d.scout.did, "actor": "scout.test", "handle": "scout.test", "domain": "scout.test",
-				"collection": "org.example.note", "uri": k.private, "cid": k.privateBlob, "dids": d.scout.did,
+				"collection": "org.example.note", "uri": k.private, "cid": k.privateBlob, "dids": d.scout.did, "q": "words OR seen",
 			}))
 			all = append(all, route.Path)
 		}

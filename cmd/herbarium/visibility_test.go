@@ -221,6 +221,8 @@ var gates = map[string]gate{
 	"garden.herbarium.getObservationHistory":            toPublished,
 	"garden.herbarium.listObservations":                 toPublished,
 	"garden.herbarium.exportList":                       toPublished,
+	"garden.herbarium.searchObservations":               toPublished,
+	"garden.herbarium.searchConversations":              toPublished,
 	"garden.herbarium.exportConversation":               toPublished,
 	"garden.herbarium.getSession":                       toPublished,
 	"garden.herbarium.listSessions":                     toPublished,

@@ -189,6 +189,9 @@ revalidations.released bigint NOT NULL
 revalidations.quarantined bigint NOT NULL
 revalidations.requested_at text NOT NULL COLLATE C
 revalidations.finished_at text NOT NULL COLLATE C
+search_docs.id bigint NOT NULL
+search_docs.uri text NOT NULL COLLATE C
+search_docs.words text NOT NULL COLLATE C
 sessions.uri text NOT NULL COLLATE C
 sessions.did text NOT NULL COLLATE C
 sessions.rkey text NOT NULL COLLATE C
@@ -249,6 +252,8 @@ records records_pkey PRIMARY KEY (uri)
 refs refs_pkey PRIMARY KEY (from_uri, path)
 repos repos_pkey PRIMARY KEY (did)
 revalidations revalidations_pkey PRIMARY KEY (collection)
+search_docs search_docs_pkey PRIMARY KEY (id)
+search_docs search_docs_uri_key UNIQUE (uri)
 sessions sessions_pkey PRIMARY KEY (uri)
 settings settings_pkey PRIMARY KEY (name)
 skills skills_pkey PRIMARY KEY (uri)
@@ -320,6 +325,9 @@ CREATE INDEX repos_handle ON public.repos USING btree (handle);
 CREATE UNIQUE INDEX repos_pkey ON public.repos USING btree (did);
 CREATE INDEX repos_sync ON public.repos USING btree (sync, did);
 CREATE UNIQUE INDEX revalidations_pkey ON public.revalidations USING btree (collection);
+CREATE INDEX search_docs_fts ON public.search_docs USING gin (array_to_tsvector(string_to_array(words, ' '::text)));
+CREATE UNIQUE INDEX search_docs_pkey ON public.search_docs USING btree (id);
+CREATE UNIQUE INDEX search_docs_uri_key ON public.search_docs USING btree (uri);
 CREATE INDEX sessions_all ON public.sessions USING btree (sort_at, uri);
 CREATE INDEX sessions_did ON public.sessions USING btree (did, sort_at, uri);
 CREATE INDEX sessions_machine ON public.sessions USING btree (machine, sort_at, uri);

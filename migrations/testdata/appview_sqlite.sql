@@ -278,6 +278,17 @@ CREATE TABLE revalidations (
     requested_at TEXT NOT NULL,
     finished_at  TEXT NOT NULL -- '' while it runs
 ) STRICT, WITHOUT ROWID;
+CREATE TRIGGER search_docs_added AFTER INSERT ON search_docs BEGIN
+    INSERT INTO words_fts (rowid, words) VALUES (new.id, new.words);
+END;
+CREATE TRIGGER search_docs_removed AFTER DELETE ON search_docs BEGIN
+    INSERT INTO words_fts (words_fts, rowid, words) VALUES ('delete', old.id, old.words);
+END;
+CREATE TABLE search_docs (
+    id    INTEGER PRIMARY KEY,
+    uri   TEXT NOT NULL UNIQUE,
+    words TEXT NOT NULL -- each once, separated by spaces
+) STRICT;
 CREATE TABLE sessions (
     uri        TEXT PRIMARY KEY,
     did        TEXT NOT NULL,
@@ -334,3 +345,7 @@ CREATE TABLE trust_members (
     did    TEXT PRIMARY KEY,
     circle TEXT NOT NULL -- DIDs of one circle are a trust group
 ) STRICT, WITHOUT ROWID;
+CREATE VIRTUAL TABLE words_fts USING fts5 (words, content = 'search_docs', content_rowid = 'id', detail = 'none', columnsize = 0, tokenize = 'ascii');
+CREATE TABLE 'words_fts_config'(k PRIMARY KEY, v) WITHOUT ROWID;
+CREATE TABLE 'words_fts_data'(id INTEGER PRIMARY KEY, block BLOB);
+CREATE TABLE 'words_fts_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID;

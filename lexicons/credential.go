@@ -1,4 +1,4 @@
-package appview
+package lexicons
 
 import (
 	"regexp"
@@ -11,10 +11,10 @@ const mask = "***"
 // command line holds URLs too.
 var urlStart = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://`)
 
-// maskCredentials puts *** in place of user names and passwords in URLs, and
+// MaskCredentials puts *** in place of user names and passwords in URLs, and
 // tells whether it did. A user name alone is no secret outside http and https:
 // ssh://git@host/ stays as it is.
-func maskCredentials(s string) (string, bool) {
+func MaskCredentials(s string) (string, bool) {
 	if !strings.Contains(s, "@") {
 		return s, false
 	}
