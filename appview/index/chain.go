@@ -456,16 +456,22 @@ func (w *writer) untangle() error {
 		}
 	}
 	w.tangled = map[int64]bool{}
-	return w.tellHeads(rows, before, branches)
+	return w.tellHeads(was, rows, before, branches)
 }
 
-// tellHeads notes which heads moved when chains were shaped anew: of each that
-// the chosen head is another one, and of the others those that are none any
-// more. What joined chains just now was nobody's head before.
-func (w *writer) tellHeads(rows []nodeRow, before, now []branchRow) error {
-	nodes := make(map[string]*nodeRow, len(rows))
-	for i := range rows {
-		nodes[rows[i].URI] = &rows[i]
+// tellHeads notes which heads moved when chains were shaped anew, from the nodes
+// and branches before to those now: of each chosen one that another is, and of the
+// others those that are none any more. What joined chains just now was nobody's
+// head before.
+func (w *writer) tellHeads(was, is []nodeRow, before, now []branchRow) error {
+	nodes := make(map[string]*nodeRow, len(is))
+	parts := map[int64]map[int64]bool{} // the chains that a chain became
+	for i := range is {
+		nodes[is[i].URI] = &is[i]
+		if parts[was[i].Chain] == nil {
+			parts[was[i].Chain] = map[int64]bool{}
+		}
+		parts[was[i].Chain][is[i].Chain] = true
 	}
 	heads, ofBranch, ofChain := map[string]bool{}, map[int64]string{}, map[int64]string{}
 	for _, b := range now {
@@ -480,22 +486,26 @@ func (w *writer) tellHeads(rows []nodeRow, before, now []branchRow) error {
 		if old == nil || w.joined[old.URI] {
 			continue
 		}
-		head := ofChain[old.Chain]
-		if !b.Main {
-			if heads[old.URI] {
+		var leadTo []string
+		switch {
+		case b.Main: // in each part
+			for chain := range parts[b.Chain] {
+				leadTo = append(leadTo, ofChain[chain])
+			}
+		case !heads[old.URI]:
+			leadTo = append(leadTo, cmp.Or(ofBranch[old.Branch], ofChain[old.Chain]))
+		}
+		for _, uri := range compact(leadTo) {
+			to := ref{}
+			if n := nodes[uri]; n != nil {
+				to = ref{URI: n.URI, CID: n.CID}
+			}
+			if uri == old.URI {
 				continue
 			}
-			head = cmp.Or(ofBranch[old.Branch], head)
-		}
-		if head == old.URI {
-			continue
-		}
-		to := ref{}
-		if n := nodes[head]; n != nil {
-			to = ref{URI: n.URI, CID: n.CID}
-		}
-		if err := w.tellHead(ref{URI: old.URI, CID: old.CID}, to); err != nil {
-			return err
+			if err := w.tellHead(ref{URI: old.URI, CID: old.CID}, to); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

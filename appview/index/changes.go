@@ -28,7 +28,7 @@ const (
 	ChangeReleased       ChangeKind = "released"       // it does after all
 	ChangeTakenDown      ChangeKind = "takenDown"      // the operator of its host hides it
 	ChangeRestored       ChangeKind = "restored"       // and does no longer
-	ChangeHead           ChangeKind = "head"           // an observation is the head of its chain no more
+	ChangeHead           ChangeKind = "head"           // what led to an observation, the head of its chain, leads to another one
 	ChangeFindingAdded   ChangeKind = "findingAdded"   // something is to be said of a record
 	ChangeFindingRemoved ChangeKind = "findingRemoved" // and is not any more
 	ChangeCitation       ChangeKind = "citation"       // what came of checking a citation of the record is something else
@@ -198,8 +198,7 @@ func (w *writer) tellDeleted(rec *recordRow, rev string) error {
 	return w.tellRecord(kind, rec, "", rev, rec.State == string(StateQuarantined))
 }
 
-// tellHead notes that old is the head of its chain no more, and what is; the
-// zero ref for nothing.
+// tellHead notes that what led to old leads to head now; the zero ref for nothing.
 func (w *writer) tellHead(old, head ref) error {
 	uri := syntax.ATURI(old.URI)
 	c := changeRow{

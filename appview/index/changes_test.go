@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -293,10 +294,22 @@ func heads(ctx context.Context, t require.TestingT, x *index.Index, all []syntax
 	return head, chosen
 }
 
-// Whatever happens in whatever order, the changes tell of each head that it is
-// none any more, and of each that was chosen that another one is; and of no
-// other. And who keeps a list of the records by them, and reads those of an
-// account again that comes back, has those that the views have.
+// said are the codes of the findings on each record.
+func said(ctx context.Context, t require.TestingT, x *index.Index, all []syntax.ATURI) map[syntax.ATURI][]string {
+	found, err := x.Findings(ctx, admin, all)
+	require.NoError(t, err)
+	out := map[syntax.ATURI][]string{}
+	for uri, list := range found {
+		out[uri] = codes(list)
+	}
+	return out
+}
+
+// Whatever happens in whatever order: when a chain leads to something else than
+// before, the changes say so of its head; they say so of each head that is none
+// any more, and of nothing that was none. A finding that was not there, or is there
+// no longer, is told. And who keeps a list of the records by the changes, and reads
+// those of an account again that comes back, has those that the views have.
 func TestChangesTellWhatTheViewsShow(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
@@ -310,28 +323,39 @@ func TestChangesTellWhatTheViewsShow(t *testing.T) {
 			cursor := start.Last
 			mirror := map[syntax.ATURI]string{} // CIDs of the records in the views
 			was, before := heads(ctx, t, x, all)
-			for _, e := range weave(t, "next", authors) {
-				require.NoError(t, x.Apply(ctx, "a", 0, []index.Event{e}))
+			saidBefore := said(ctx, t, x, all)
+			follow := func() {
 				is, chosen := heads(ctx, t, x, all)
-				told := map[syntax.ATURI]syntax.ATURI{}
+				saidNow := said(ctx, t, x, all)
 				changes, err := x.Changes(ctx, cursor, 1000)
 				require.NoError(t, err)
+				moved := map[syntax.ATURI]map[syntax.ATURI]bool{} // to where a head led, "" for nothing
+				found := map[index.ChangeKind]map[syntax.ATURI][]string{index.ChangeFindingAdded: {}, index.ChangeFindingRemoved: {}}
+				deleted := map[syntax.ATURI]bool{}
 				for i := range changes {
 					c := &changes[i]
 					cursor = c.Seq
-					if c.Kind == index.ChangeHead {
+					switch c.Kind {
+					case index.ChangeHead:
 						to := syntax.ATURI("")
 						if c.New != nil {
 							to = c.New.URI
 						}
 						_, head := was[c.Old.URI]
-						for old, via := range told { // a deleted account goes step by step
-							if via == c.Old.URI {
-								told[old], head = to, true
+						for _, led := range moved { // a deleted account goes step by step
+							if led[c.Old.URI] {
+								head, led[to] = true, true
 							}
 						}
 						require.True(t, head, "%s was no head", c.Old.URI)
-						told[c.Old.URI] = to
+						if moved[c.Old.URI] == nil {
+							moved[c.Old.URI] = map[syntax.ATURI]bool{}
+						}
+						moved[c.Old.URI][to] = true
+					case index.ChangeFindingAdded, index.ChangeFindingRemoved:
+						found[c.Kind][c.URI] = append(found[c.Kind][c.URI], c.Code)
+					case index.ChangeDeleted:
+						deleted[c.URI] = true
 					}
 					toMember, err := x.Tells(ctx, guest, c)
 					require.NoError(t, err)
@@ -339,23 +363,53 @@ func TestChangesTellWhatTheViewsShow(t *testing.T) {
 						keepMirror(ctx, t, x, mirror, c)
 					}
 				}
-				for uri, first := range was {
-					_, still := is[uri]
-					to, moved := told[uri]
-					switch {
-					case first && before[uri] == uri && chosen[uri] != uri:
-						require.True(t, moved, "%s was chosen, and %q is", uri, chosen[uri])
-						require.Equal(t, chosen[uri], to)
-					case !still:
-						require.True(t, moved, "%s is no head any more", uri)
-						_, head := is[to]
-						require.True(t, head || to == "" && chosen[uri] == "", "%s leads to %q", uri, to)
-					default:
-						require.False(t, moved, "%s is what it was, and was said to lead to %s", uri, to)
+				for uri, led := range before {
+					if led != "" && chosen[uri] != led {
+						require.True(t, moved[led][chosen[uri]], "%s led to %s and leads to %q, of which only %v is told", uri, led, chosen[uri], moved[led])
 					}
 				}
-				was, before = is, chosen
+				for uri := range was {
+					if _, still := is[uri]; !still {
+						require.NotEmpty(t, moved[uri], "%s is no head any more", uri)
+					}
+				}
+				for _, uri := range all {
+					for _, code := range saidNow[uri] {
+						if !slices.Contains(saidBefore[uri], code) {
+							require.Contains(t, found[index.ChangeFindingAdded][uri], code, uri)
+						}
+					}
+					for _, code := range saidBefore[uri] {
+						if !deleted[uri] && !slices.Contains(saidNow[uri], code) {
+							require.Contains(t, found[index.ChangeFindingRemoved][uri], code, uri)
+						}
+					}
+				}
+				was, before, saidBefore = is, chosen, saidNow
 			}
+			trusting := func() {
+				var members []syntax.DID
+				for _, h := range authors {
+					if rapid.Bool().Draw(t, "trusted") {
+						members = append(members, h.author.did)
+					}
+				}
+				if len(members) < 2 {
+					err := x.DeleteTrustGroup(ctx, "lab")
+					require.True(t, err == nil || errors.Is(err, index.ErrNotFound), err)
+				} else {
+					require.NoError(t, x.PutTrustGroup(ctx, "lab", members))
+				}
+				follow()
+			}
+			for _, e := range weave(t, "next", authors) {
+				if rapid.IntRange(0, 4).Draw(t, "trust") == 0 {
+					trusting()
+				}
+				require.NoError(t, x.Apply(ctx, "a", 0, []index.Event{e}))
+				follow()
+			}
+			trusting()
 			shown := map[syntax.ATURI]string{}
 			for _, uri := range all {
 				if rec, err := x.Record(ctx, guest, uri); err == nil && rec.State != index.StateDeleted {
