@@ -233,7 +233,7 @@ func (w *writer) forkChain(n, target *nodeRow) (bool, error) {
 	if err != nil || b.HeadURI == "" {
 		return false, err
 	}
-	next, err := w.nodes("target_uri = ? AND branch = ? AND edge IN ? LIMIT 1", target.URI, b.Branch, []string{string(EdgeExact), string(EdgeWeak)})
+	next, err := w.nodes("branch = ? AND position = ?", b.Branch, target.Position+1)
 	if err != nil || len(next) == 0 {
 		return false, err
 	}
@@ -270,7 +270,7 @@ func (w *writer) forkChain(n, target *nodeRow) (bool, error) {
 // partBranch makes what comes behind a position of branch b the branch other, and n
 // the head of b. alive tells that b's head, old, is behind the position.
 func (w *writer) partBranch(b, other *branchRow, old *nodeRow, position int64, alive bool, n *nodeRow) error {
-	err := w.tx.Exec("UPDATE chain_nodes SET branch = ? WHERE chain = ? AND branch = ? AND position > ?", other.Branch, b.Chain, b.Branch, position).Error
+	err := w.tx.Exec("UPDATE chain_nodes SET branch = ? WHERE branch = ? AND position > ?", other.Branch, b.Branch, position).Error
 	if err != nil {
 		return err
 	}
@@ -365,7 +365,7 @@ func (w *writer) fallBack(n *nodeRow) (bool, error) {
 	if err := w.tx.Raw("SELECT EXISTS (SELECT 1 FROM chain_branches WHERE chain = ? AND branch <> ?)", n.Chain, n.Branch).Scan(&forked).Error; err != nil || forked {
 		return false, err
 	}
-	before, err := w.nodes("chain = ? AND live AND position < ? ORDER BY position DESC LIMIT 1", n.Chain, n.Position)
+	before, err := w.nodes("branch = ? AND live AND position < ? ORDER BY position DESC LIMIT 1", n.Branch, n.Position)
 	if err != nil {
 		return false, err
 	}

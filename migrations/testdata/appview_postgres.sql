@@ -266,6 +266,7 @@ CREATE INDEX blob_refs_blob ON public.blob_refs USING btree (did, cid);
 CREATE UNIQUE INDEX blob_refs_pkey ON public.blob_refs USING btree (uri, cid);
 CREATE INDEX chain_branches_chain ON public.chain_branches USING btree (chain);
 CREATE UNIQUE INDEX chain_branches_pkey ON public.chain_branches USING btree (branch);
+CREATE INDEX chain_nodes_branch ON public.chain_nodes USING btree (branch, "position");
 CREATE INDEX chain_nodes_chain ON public.chain_nodes USING btree (chain, "position", uri);
 CREATE INDEX chain_nodes_foreign ON public.chain_nodes USING btree (did) WHERE ((target_uri <> ''::text) AND (substr(target_uri, 6, (length(did) + 1)) <> (did || '/'::text)));
 CREATE INDEX chain_nodes_ignored ON public.chain_nodes USING btree (did) WHERE (edge = 'ignored'::text);

@@ -32,6 +32,7 @@ CREATE TABLE chain_nodes (
     observed_at TEXT NOT NULL,
     indexed_at  TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX chain_nodes_branch ON chain_nodes (branch, position);
 CREATE INDEX chain_nodes_chain ON chain_nodes (chain, position, uri);
 CREATE INDEX chain_nodes_foreign ON chain_nodes (did)
     WHERE target_uri <> '' AND substr(target_uri, 6, length(did) + 1) <> did || '/';
