@@ -145,6 +145,7 @@ func (a *Appview) Register(s *xrpc.Server) error {
 		view(a, s, "listConversations", xrpc.Published, a.listConversations),
 		view(a, s, "listFindings", xrpc.Published, a.listFindings),
 		view(a, s, "getRecord", xrpc.Published, a.getRecord),
+		view(a, s, "getProvenance", xrpc.Published, a.getProvenance),
 		view(a, s, "getAgent", xrpc.Published, a.getAgent),
 		view(a, s, "listAgents", xrpc.Published, a.listAgents),
 		register(a, s, "getIndexStatus", xrpc.Read, a.getIndexStatus),

@@ -221,6 +221,7 @@ var gates = map[string]gate{
 	"garden.herbarium.getObservationHistory":            toPublished,
 	"garden.herbarium.listObservations":                 toPublished,
 	"garden.herbarium.exportList":                       toPublished,
+	"garden.herbarium.getProvenance":                    toPublished,
 	"garden.herbarium.searchObservations":               toPublished,
 	"garden.herbarium.searchConversations":              toPublished,
 	"garden.herbarium.exportConversation":               toPublished,
