@@ -22,7 +22,7 @@ const (
 	SearchWindow = 200
 	// searchWindows is how many windows one call goes through when most of what the
 	// full-text index gives has the words, but not as they were asked for.
-	searchWindows = 5
+	searchWindows = 3
 	// maxSearchedWords is how far into a text places are looked for.
 	maxSearchedWords = 30_000
 )
@@ -55,7 +55,7 @@ type SearchPosition struct {
 	Doc    int64 `json:"d"` // 0 at the beginning of a window
 }
 
-// Found is a record that was found, and where.
+// Found is a record that was found, and where. Of an observation Record has the URI alone.
 type Found struct {
 	Record
 	Score  int
@@ -80,16 +80,17 @@ type SearchResult struct {
 // searched is a sort of document and the rows by which it is shown.
 type searched struct {
 	mark       string
+	columns    string // of the row that has the fields, when they need not be read from the record
 	table      string // called t, with did and uri
 	collection []syntax.NSID
 	condition  string // of what is shown
 }
 
 var (
-	searchedObservations = searched{docObservation, "observations", []syntax.NSID{lexicons.ObservationNSID}, ""}
-	searchedTurns        = searched{docTurn, "messages", conversation, "NOT t.withheld AND NOT t.foreigner AND EXISTS (SELECT 1 FROM conversations s JOIN repos r ON r.did = s.did AND r.active WHERE s.uri = t.session_uri AND " + notTakenDown("s.uri") + ")"}
-	searchedTitles       = searched{docConversation, "conversations", conversation, "t.visible_turns > 0"}
-	searchedSessions     = searched{docSession, "sessions", []syntax.NSID{lexicons.SessionNSID}, ""}
+	searchedObservations = searched{docObservation, ", t.text, t.source_value, t.method", "observations", []syntax.NSID{lexicons.ObservationNSID}, ""}
+	searchedTurns        = searched{docTurn, "", "messages", conversation, "NOT t.withheld AND NOT t.foreigner AND EXISTS (SELECT 1 FROM conversations s JOIN repos r ON r.did = s.did AND r.active WHERE s.uri = t.session_uri AND " + notTakenDown("s.uri") + ")"}
+	searchedTitles       = searched{docConversation, "", "conversations", conversation, "t.visible_turns > 0"}
+	searchedSessions     = searched{docSession, "", "sessions", []syntax.NSID{lexicons.SessionNSID}, ""}
 )
 
 // SearchObservations finds observations, the heads of their chains unless the filter
@@ -218,13 +219,25 @@ func (x *Index) matchSQL(words, beginnings, without []string) string {
 }
 
 type docRow struct {
-	ID  int64
-	URI string `gorm:"column:uri"`
+	ID          int64
+	URI         string `gorm:"column:uri"`
+	Text        string // of an observation, as the next two
+	SourceValue string
+	Method      string
+}
+
+// fields are those of an observation, when its row has them as they are in the
+// record: a character that no database keeps is another one in a row.
+func (d *docRow) fields() ([]field, bool) {
+	if d.Text == "" && d.SourceValue == "" || strings.Contains(d.Text, "\uFFFD") {
+		return nil, false
+	}
+	return observationFields(lexicons.Observation{Text: d.Text, Source: lexicons.Source{Value: d.SourceValue}, Method: d.Method}), true
 }
 
 // window is the newest documents below one that have the words and may be shown.
 func (x *Index) window(ctx context.Context, v Viewer, match string, f SearchFilter, of searched, before int64) ([]docRow, error) {
-	q := newQuery("d.id, d.uri", "words_fts w JOIN search_docs d ON d.id = w.rowid JOIN "+of.table+" t ON t.uri = d.uri")
+	q := newQuery("d.id, d.uri"+of.columns, "words_fts w JOIN search_docs d ON d.id = w.rowid JOIN "+of.table+" t ON t.uri = d.uri")
 	id := "w.rowid"
 	if x.db.Dialect == migrations.Postgres {
 		q.from, id = "search_docs d JOIN "+of.table+" t ON t.uri = d.uri", "d.id"
@@ -249,26 +262,29 @@ func (x *Index) window(ctx context.Context, v Viewer, match string, f SearchFilt
 // look finds the places of the terms in the documents' records, and leaves out what
 // has not all of them. The best comes first.
 func (x *Index) look(ctx context.Context, v Viewer, q Query, docs []docRow) ([]Found, error) {
-	uris := make([]syntax.ATURI, len(docs))
-	for i, d := range docs {
-		uris[i] = syntax.ATURI(d.URI)
+	var uris []syntax.ATURI
+	of := make([][]field, len(docs))
+	for i := range docs {
+		ok := false
+		if of[i], ok = docs[i].fields(); !ok {
+			uris = append(uris, syntax.ATURI(docs[i].URI))
+		}
 	}
 	records, err := x.Records(ctx, v, uris)
 	if err != nil {
 		return nil, err
 	}
 	var found []Found
-	for _, d := range docs {
-		rec, ok := records[syntax.ATURI(d.URI)]
-		if !ok || rec.CBOR == nil {
-			continue // gone since
+	for i, d := range docs {
+		hit := Found{Record: Record{URI: syntax.ATURI(d.URI)}, doc: d.ID}
+		if rec, ok := records[hit.URI]; ok {
+			parsed, err := lexicons.ParseCBOR(rec.Collection, rec.CBOR)
+			if err != nil {
+				continue // gone since
+			}
+			hit.Record, of[i] = rec, searchFields(rec.Collection, parsed.Value)
 		}
-		parsed, err := lexicons.ParseCBOR(rec.Collection, rec.CBOR)
-		if err != nil {
-			continue
-		}
-		hit := Found{Record: rec, doc: d.ID}
-		if hit.find(q, searchFields(rec.Collection, parsed.Value)) {
+		if hit.find(q, of[i]) {
 			found = append(found, hit)
 		}
 	}

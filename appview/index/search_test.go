@@ -61,12 +61,11 @@ func found(t *testing.T, x *index.Index, query string, f index.SearchFilter) (nu
 		page, err := x.SearchObservations(t.Context(), guest, q, f, at, 2)
 		require.NoError(t, err, query)
 		for _, hit := range page.Found {
-			for n := 1; ; n++ {
-				if string(hit.RecordKey) == key(n) {
-					numbers = append(numbers, n)
-					break
-				}
+			n := 1
+			for n < 1000 && hit.URI.RecordKey().String() != key(n) {
+				n++
 			}
+			numbers = append(numbers, n)
 			for _, field := range hit.Fields {
 				for _, h := range field.Hits {
 					require.True(t, 0 <= h.Start && h.Start < h.End && h.End <= len(field.Text), "%+v", h)

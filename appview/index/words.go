@@ -35,7 +35,13 @@ func eachRun(text string, yield func(start, end int, dense bool) bool) {
 	in, start := none, 0
 	for i := 0; i <= len(text); {
 		kind, size := none, 1
-		if i < len(text) {
+		switch {
+		case i == len(text):
+		case text[i] < utf8.RuneSelf:
+			if c := text[i]; 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' {
+				kind = spaced
+			}
+		default:
 			var r rune
 			r, size = utf8.DecodeRuneInString(text[i:])
 			switch {
@@ -90,6 +96,9 @@ func cutWord(text string) string {
 // parts splits a run at the changes of case and between letters and digits, as
 // identifiers are written: offsets of where each part begins.
 func parts(run string) []int {
+	if plain(run) {
+		return whole
+	}
 	starts := []int{0}
 	var before, current rune
 	for i, r := range run {
@@ -111,11 +120,30 @@ func parts(run string) []int {
 	return starts
 }
 
+// whole is a run of one part.
+var whole = []int{0}
+
+// plain tells that a run is one part for certain: small letters, with a capital
+// before them or not, or digits alone. Most runs are.
+func plain(run string) bool {
+	digits := run[0] >= '0' && run[0] <= '9'
+	for i := range len(run) {
+		c := run[i]
+		switch {
+		case digits && (c < '0' || c > '9'):
+			return false
+		case !digits && (c < 'a' || c > 'z') && (i > 0 || c < 'A' || c > 'Z'):
+			return false
+		}
+	}
+	return true
+}
+
 // sequence is a text as the words that follow each other in it: parts of
 // identifiers, and single characters of dense scripts. A phrase is found in it by
 // comparing words, whatever stands between them.
 func sequence(text string, most int) []word {
-	var out []word
+	out := make([]word, 0, min(len(text)/5+1, most))
 	eachRun(text, func(start, end int, dense bool) bool {
 		run := text[start:end]
 		if dense {
