@@ -10,3 +10,12 @@ func Sequence(text string) (words []string) {
 	}
 	return words
 }
+
+// Places are where the terms of a query are in a text, asked for or not to be there.
+func Places(q Query, text string) (hits []Hit) {
+	words := sequence(text, maxSearchedWords)
+	for i := range q.terms {
+		hits = append(hits, q.terms[i].hits(text, words)...)
+	}
+	return hits
+}
