@@ -185,7 +185,7 @@ func (a *Appview) viewProvenanceGraph(ctx context.Context, v index.Viewer, w *wa
 		return node.ID
 	}
 	for _, uri := range w.order {
-		node := provenanceNode{ID: string(uri), Kind: or(nodeKinds[uri.Collection()], "record"), URI: uri, State: index.RefNotIndexed, Depth: w.depth[uri]}
+		node := provenanceNode{ID: string(uri), Kind: or(nodeKinds[uri.Collection()], "record"), URI: uri, Depth: w.depth[uri]}
 		rec, shown := records[uri]
 		switch {
 		case shown:

@@ -110,18 +110,28 @@ func (a *Appview) sessionFacts(ctx context.Context, v index.Viewer, s index.Sess
 // siblings are the sessions of the same record key in other repos of the team.
 // One outside the team is left out: anybody can use the same key.
 func (a *Appview) siblings(ctx context.Context, v index.Viewer, s index.Session) ([]index.Session, error) {
-	list, err := a.index.ListSessions(ctx, v, index.SessionFilter{RecordKey: s.RecordKey}, index.Page{Limit: index.MaxLimit})
-	if err != nil {
-		return nil, err
-	}
-	members, err := a.directory.Members(ctx, distinct(each(list.Items, func(s index.Session) syntax.DID { return s.DID })))
-	if err != nil || !members[s.DID] {
+	own, err := a.directory.Members(ctx, []syntax.DID{s.DID})
+	if err != nil || !own[s.DID] {
 		return nil, err
 	}
 	var siblings []index.Session
-	for _, other := range held(list.Items, sessionRecord) {
-		if other.DID != s.DID && members[other.DID] {
-			siblings = append(siblings, other)
+	// However many strangers use the key, they do not crowd out the team.
+	for at := (index.Page{Limit: index.MaxLimit}); len(siblings) < index.MaxLimit; {
+		list, err := a.index.ListSessions(ctx, v, index.SessionFilter{RecordKey: s.RecordKey}, at)
+		if err != nil {
+			return nil, err
+		}
+		members, err := a.directory.Members(ctx, distinct(each(list.Items, func(s index.Session) syntax.DID { return s.DID })))
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range held(list.Items, sessionRecord) {
+			if other.DID != s.DID && members[other.DID] {
+				siblings = append(siblings, other)
+			}
+		}
+		if at.After = list.Next; at.After == nil {
+			break
 		}
 	}
 	return siblings, nil

@@ -1,9 +1,11 @@
 package appview_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/bluesky-social/indigo/atproto/syntax"
 	"github.com/stretchr/testify/require"
 
 	"herbarium.garden/appview/index"
@@ -85,6 +87,36 @@ func TestSessionView(t *testing.T) {
 		require.Equal(t, "deleted", at(t, gone, "state"))
 		require.NotContains(t, gone, "title")
 		require.NotContains(t, gone, "versions", "no version keeps its content")
+	})
+}
+
+// Strangers who use the key of a work item hide nothing of it, and what belongs to a
+// session is not more than its lexicon allows.
+func TestStrangersDoNotCrowdOutAWorkItem(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, migrations.Appview, func(t *testing.T, db *migrations.DB) {
+		s := newSite(t, db)
+		ada, bob := newAuthor("did:web:ada.test"), newAuthor("did:web:bob.test")
+		s.team[ada.did], s.team[bob.did] = "https://host.test", "https://host.test"
+		run := string(tid(1))
+		s.now = noon.Add(-time.Hour)
+		c, sibling := bob.put(t, lexicons.SessionNSID, run, session(object{"title": "The same work"}))
+		s.apply(c)
+		c, work := ada.put(t, lexicons.SessionNSID, run, session(nil))
+		s.apply(c)
+		s.now = noon
+		for n := range index.MaxLimit + 5 {
+			c, _ := newAuthor(syntax.DID(fmt.Sprintf("did:web:stranger%d.test", n))).put(t, lexicons.SessionNSID, run, session(object{"title": "Spoof"}))
+			s.apply(c)
+			c, _ = ada.put(t, lexicons.ObservationNSID, string(tid(100+n)), observation("seen", object{"generator": object{"run": run, "device": "lab-1"}}))
+			s.apply(c)
+			c, _ = ada.put(t, lexicons.ObservationNSID, string(tid(400+n)), observation("near", object{"generator": object{"run": string(tid(2)), "device": "lab-1"}}))
+			s.apply(c)
+		}
+		view := at(t, s.get("getSession", "uri", string(work.URI)), "session")
+		require.Len(t, at(t, view, "workItem", "sessions"), 1)
+		require.Equal(t, string(sibling.URI), at(t, view, "workItem", "sessions", 0, "uri"))
+		require.Len(t, at(t, view, "related"), index.MaxLimit)
 	})
 }
 

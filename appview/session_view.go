@@ -171,6 +171,9 @@ func viewRelated(f sessionFacts, s lexicons.Session) []relatedObservation {
 		view = append(view, viewRelatedObservation(o, "exact", "its run is the session's record key"))
 	}
 	for _, o := range f.nearby {
+		if len(view) >= index.MaxLimit {
+			break
+		}
 		if exact[o.URI] || s.Harness != "" && o.Harness != "" && !strings.EqualFold(o.Harness, s.Harness) {
 			continue
 		}
@@ -182,9 +185,6 @@ func viewRelated(f sessionFacts, s lexicons.Session) []relatedObservation {
 			because += fmt.Sprintf("; its run is %s, which is not the session's record key", o.Run)
 		}
 		view = append(view, viewRelatedObservation(o, "inferred", because))
-		if len(view) >= index.MaxLimit {
-			break
-		}
 	}
 	return view
 }
