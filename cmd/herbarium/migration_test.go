@@ -202,7 +202,7 @@ func TestMigrationBetweenHosts(t *testing.T) {
 		report := migrate(t, plc, home.url, away.url, home.url)
 		f := verifyFirehoses(t, report, firehose)
 		require.GreaterOrEqual(t, f.syncs, 2, "each activation tells where the repo stands")
-		require.Equal(t, map[string]bool{"seen in round 0": false, "seen in round 1": true, "seen in round 2": false}, baselines(t, home, report))
+		requireBaselines(t, baselines(t, home, report))
 	})
 }
 
@@ -216,8 +216,19 @@ func TestMigrationOfADidWeb(t *testing.T) {
 		report := migrate(t, "http://localhost:1", home.url, away.url, home.url)
 		require.Regexp(t, `^did:web:mover-[0-9a-f]{8}\.\d+\.test$`, report.DID)
 		verifyFirehoses(t, report, firehose)
-		require.Equal(t, map[string]bool{"seen in round 0": false, "seen in round 1": true, "seen in round 2": false}, baselines(t, home, report))
+		requireBaselines(t, baselines(t, home, report))
 	})
+}
+
+// requireBaselines holds what an index was there to see written, and what it was
+// not. When the account comes back its repo is read whole, at a moment of the
+// index's own: what is written right after may be in it already or come by itself,
+// and either is told as it was.
+func requireBaselines(t *testing.T, baseline map[string]bool) {
+	t.Helper()
+	require.Len(t, baseline, 3)
+	require.Contains(t, baseline, "seen in round 2")
+	require.Equal(t, []bool{false, true}, []bool{baseline["seen in round 0"], baseline["seen in round 1"]})
 }
 
 // baselines reads the account's observations from the index of a host: for the
